@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ORCH_SCOPE_H
+#define ORCH_SCOPE_H
+
+/*
+ * orch_scope: everything that one task started, as a closed set; orch_proc: a program in it;
+ * orch_death: the certificate of its end.
+ *
+ * The first scope of a context starts one helper process, orch-reaper, which is the parent of all
+ * programs. The host's own children, signals and subreaper status are never touched.
+ */
+
+#include <orch/ctx.h>
+
+ORCH_BEGIN_DECLS
+
+typedef struct orch_scope orch_scope;
+typedef struct orch_proc orch_proc;
+typedef struct orch_death orch_death;
+
+/* The ladder, best last. A scope never gets a lower rung than orch_scope_opts.least_rung. */
+#define ORCH_RUNG_SUBREAPER 1u     /* best effort; not built in 0.1 */
+#define ORCH_RUNG_CGROUP 2u        /* cgroup v2 leaf alone; not built in 0.1 */
+#define ORCH_RUNG_PIDNS 3u         /* PID namespace with our init */
+#define ORCH_RUNG_CGROUP_PIDNS 4u  /* the same inside a cgroup v2 leaf of ours */
+
+struct orch_scope_opts {
+	uint32_t size;
+	uint32_t flags;             /* none defined: 0 */
+	const char *label;          /* for logs and certificates; copied; NULL: the scope's random name */
+	uint32_t least_rung;        /* 0: ORCH_RUNG_PIDNS */
+	uint32_t setup_timeout_ms;  /* namespaces, mounts; 0: 10000 */
+};
+
+ORCH_API void orch_scope_opts_init(struct orch_scope_opts *opts);
+
+/*
+ * Makes a scope for **unsandboxed** programs: same user, same files, own PID namespace. (A sandbox makes
+ * its own scope, see <orch/sandbox.h>.) Returns at once: the namespace is set up in the background, and a
+ * failure is reported to each program spawned in it and by orch_scope_start_wait().
+ *
+ * ORCH_EHELPER: orch-reaper is missing, of another version, or did not start; ORCH_EINVAL; ORCH_ENOMEM;
+ * ORCH_EFORKED; ORCH_ESYS. Since 0.1.
+ */
+ORCH_API int32_t orch_scope_new(orch_ctx *ctx, const struct orch_scope_opts *opts,
+				orch_scope **ret_scope, orch_error **reterr);
+ORCH_API orch_scope *orch_scope_ref(orch_scope *scope);
+/* The last reference kills a scope that was not stopped (no certificate then). NULL is fine. Since 0.1. */
+ORCH_API orch_scope *orch_scope_unref(orch_scope *scope);
+
+/*
+ * Waits until the scope's namespace stands.
+ *
+ * ORCH_EUNENFORCEABLE: the host can not give least_rung (the message names cause and remedy);
+ * ORCH_ETIMEDOUT; ORCH_EHELPER; ORCH_EDEADLK; ORCH_ESYS with orch_error_step(). Since 0.1.
+ */
+ORCH_API int32_t orch_scope_start_wait(orch_scope *scope, int64_t timeout_ms, orch_error **reterr);
+
+/* The random name ("orch-" and 16 hexadecimal digits). Valid while the scope lives. Since 0.1. */
+ORCH_API const char *orch_scope_name(const orch_scope *scope);
+/* ORCH_RUNG_* reached, or 0 while it is not set up. Since 0.1. */
+ORCH_API uint32_t orch_scope_rung(const orch_scope *scope);
+/* Host pid of the scope's init, or 0. Since 0.1. */
+ORCH_API int32_t orch_scope_init_pid(const orch_scope *scope);
+/* Inode number of the scope's PID namespace (/proc/PID/ns/pid), or 0. Since 0.1. */
+ORCH_API uint64_t orch_scope_pidns_inode(const orch_scope *scope);
+/* Absolute path of the scope's cgroup v2 leaf, or "" on the PIDNS rung. Since 0.1. */
+ORCH_API const char *orch_scope_cgroup(const orch_scope *scope);
+
+/* What happened to a program. Exactly one of FAILED and EXITED comes, after at most one STARTED. */
+#define ORCH_PROC_STARTED 1u
+#define ORCH_PROC_FAILED 2u /* set-up or exec failed: orch_proc_error() */
+#define ORCH_PROC_EXITED 3u /* orch_proc_exit_code(), orch_proc_term_signal() */
+
+typedef void (*orch_proc_fn)(void *userdata, orch_proc *proc, uint32_t event);
+
+struct orch_proc_opts {
+	uint32_t size;
+	uint32_t flags;          /* ORCH_PROC_LEADER */
+	const char *const *argv; /* NULL-terminated; argv[0] absolute, or looked up in the PATH of envp */
+	const char *const *envp; /* NULL-terminated "NAME=value"; NULL: a minimal environment */
+	const char *cwd;         /* inside the scope; NULL: "/" (sandbox: the workspace) */
+	int32_t stdin_fd;        /* duplicated by the call; -1: /dev/null */
+	int32_t stdout_fd;
+	int32_t stderr_fd;
+	uint32_t reserved;
+	orch_proc_fn event;
+	void *userdata;
+	orch_destroy_fn destroy;
+};
+
+/* When the leader ends, the scope is stopped, with the default grace. */
+#define ORCH_PROC_LEADER 1u
+
+/* Sets size, the three fds to -1. Since 0.1. */
+ORCH_API void orch_proc_opts_init(struct orch_proc_opts *opts);
+
+/*
+ * Starts a program in the scope; returns at once. The program is started as soon as the scope stands.
+ * `ret_proc` may be NULL. Strings and fds are copied.
+ *
+ * ORCH_EINVAL; ORCH_ECLOSED: the scope is being stopped or is over; ORCH_ETOOBIG: argv and envp exceed
+ * 1 MiB; ORCH_EHELPER; ORCH_EFORKED. A later failure comes as ORCH_PROC_FAILED. Since 0.1.
+ */
+ORCH_API int32_t orch_scope_spawn(orch_scope *scope, const struct orch_proc_opts *opts,
+				  orch_proc **ret_proc, orch_error **reterr);
+ORCH_API orch_proc *orch_proc_ref(orch_proc *proc);
+ORCH_API orch_proc *orch_proc_unref(orch_proc *proc);
+/* Pid inside the scope's PID namespace, or 0. Since 0.1. */
+ORCH_API int32_t orch_proc_pid(const orch_proc *proc);
+/* 0..255, or -1: has not exited, did not start, or was ended by a signal. Since 0.1. */
+ORCH_API int32_t orch_proc_exit_code(const orch_proc *proc);
+/* The signal that ended it, or 0. Since 0.1. */
+ORCH_API int32_t orch_proc_term_signal(const orch_proc *proc);
+/* Why it was not started; NULL otherwise. Owned by the proc. Since 0.1. */
+ORCH_API const orch_error *orch_proc_error(const orch_proc *proc);
+/*
+ * Sends a signal to the program (not to its descendants: to end them stop the scope). Race-free: the
+ * scope's init signals before it reaps.
+ *
+ * ORCH_ESTATE: it has ended; ORCH_EINVAL. Since 0.1.
+ */
+ORCH_API int32_t orch_proc_signal(orch_proc *proc, int32_t signal, orch_error **reterr);
+/*
+ * Waits until the program has ended. `ret_status`: 0..255 its exit code, 256 + signal if it was ended by
+ * one; may be NULL.
+ *
+ * ORCH_ETIMEDOUT; ORCH_EDEADLK; ORCH_ESPAWN: it could not be started (message and errno say why);
+ * ORCH_EHELPER: the helper died. Since 0.1.
+ */
+ORCH_API int32_t orch_proc_wait(orch_proc *proc, int64_t timeout_ms, int32_t *ret_status,
+				orch_error **reterr);
+
+struct orch_stop_opts {
+	uint32_t size;
+	uint32_t flags;
+	uint32_t grace_ms;    /* SIGTERM first and so long to wait; 0: SIGKILL at once */
+	uint32_t deadline_ms; /* from the request to the certificate; 0: 10000 */
+};
+
+ORCH_API void orch_stop_opts_init(struct orch_stop_opts *opts);
+
+/* `death` is borrowed for the call: take a reference to keep it. */
+typedef void (*orch_death_fn)(void *userdata, orch_scope *scope, orch_death *death);
+
+/*
+ * Stops everything in the scope; the callback gets the certificate exactly once, at the deadline at the
+ * latest. A scope that is over already answers with its certificate again. `opts`, `fn` may be NULL.
+ *
+ * ORCH_EINVAL, ORCH_ENOMEM, ORCH_EFORKED. Since 0.1.
+ */
+ORCH_API int32_t orch_scope_stop(orch_scope *scope, const struct orch_stop_opts *opts, orch_death_fn fn,
+				 void *userdata, orch_destroy_fn destroy, orch_error **reterr);
+/* The waiting form. `ret_death` belongs to the caller. Also ORCH_EDEADLK. Since 0.1. */
+ORCH_API int32_t orch_scope_stop_wait(orch_scope *scope, const struct orch_stop_opts *opts,
+				      orch_death **ret_death, orch_error **reterr);
+/*
+ * Registers the receiver of the certificate for an end that nobody requested (the leader's exit, the
+ * helper's death). It replaces the one before. Since 0.1.
+ */
+ORCH_API int32_t orch_scope_on_death(orch_scope *scope, orch_death_fn fn, void *userdata,
+				     orch_destroy_fn destroy, orch_error **reterr);
+
+#define ORCH_DEATH_DEAD 1u          /* every process of the scope is dead and reaped: proved */
+#define ORCH_DEATH_DEAD_UNREAPED 2u /* all dead, zombies left */
+#define ORCH_DEATH_SURVIVORS 3u     /* named ones live at the deadline */
+#define ORCH_DEATH_UNVERIFIABLE 4u  /* no proof could be had: orch_death_reason() */
+
+ORCH_API orch_death *orch_death_ref(orch_death *death);
+ORCH_API orch_death *orch_death_unref(orch_death *death);
+ORCH_API uint32_t orch_death_verdict(const orch_death *death);
+/* "DEAD", "DEAD_UNREAPED", "SURVIVORS" or "UNVERIFIABLE". Static storage. Since 0.1. */
+ORCH_API const char *orch_death_verdict_name(const orch_death *death);
+/* How it was killed and how that was proved, in words. Valid while the certificate lives. Since 0.1. */
+ORCH_API const char *orch_death_mechanism(const orch_death *death);
+ORCH_API const char *orch_death_proof(const orch_death *death);
+/* Cause of UNVERIFIABLE, or "". Since 0.1. */
+ORCH_API const char *orch_death_reason(const orch_death *death);
+/* Name of the scope, and its PID namespace's inode. Since 0.1. */
+ORCH_API const char *orch_death_scope(const orch_death *death);
+ORCH_API uint64_t orch_death_pidns_inode(const orch_death *death);
+/* Processes alive at the request, the init not counted. Since 0.1. */
+ORCH_API uint32_t orch_death_alive_at_request(const orch_death *death);
+/* CLOCK_REALTIME of the request, in ms since 1970. Since 0.1. */
+ORCH_API int64_t orch_death_requested_at_ms(const orch_death *death);
+/* From the request to the last death, and to its confirmation, in microseconds. Since 0.1. */
+ORCH_API int64_t orch_death_last_death_us(const orch_death *death);
+ORCH_API int64_t orch_death_confirmed_us(const orch_death *death);
+/* Survivors by number, 0 .. count-1; ORCH_EINVAL past the end. Outputs may be NULL. Since 0.1. */
+ORCH_API uint32_t orch_death_survivor_count(const orch_death *death);
+ORCH_API int32_t orch_death_survivor(const orch_death *death, uint32_t index, int32_t *ret_pid,
+				     uint64_t *ret_start_time_ticks, const char **ret_state,
+				     const char **ret_wchan);
+/* The certificate for people, several lines. Valid while it lives. Since 0.1. */
+ORCH_API const char *orch_death_text(const orch_death *death);
+
+ORCH_END_DECLS
+
+#endif

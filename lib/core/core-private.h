@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ORCH_CORE_PRIVATE_H
+#define ORCH_CORE_PRIVATE_H
+
+/*
+ * What every folder of the library may use: making errors, small memory helpers, and the one funnel through
+ * which all event sources go. Nobody but lib/core calls ev_*.
+ */
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <orch/ctx.h>
+#include <orch/error.h>
+
+/* --- errors ------------------------------------------------------------------------------------- */
+
+/* Stores an error in *reterr (if reterr is not NULL) and returns `code`. `step` may be NULL. */
+int32_t orch_fail(orch_error **reterr, int32_t code, int os_errno, const char *step, const char *format,
+		  ...) __attribute__((format(printf, 5, 6)));
+/* ORCH_ENOMEM, with no allocation that could fail in turn. */
+int32_t orch_fail_memory(orch_error **reterr);
+/* A deep copy; NULL gives NULL. */
+orch_error *orch_error_copy(const orch_error *error);
+
+/*
+ * Checks an options structure: `size` as given by the caller against what this library knows. Copies it into
+ * `known` (zero-filled past the caller's size). An unknown tail that is not zero gives ORCH_E2BIG. NULL opts
+ * leave `known` all zero but for its size.
+ */
+int32_t orch_opts_read(const void *opts, void *known, size_t known_size, const char *type_name,
+		       orch_error **reterr);
+
+/* --- cleanup ------------------------------------------------------------------------------------ */
+
+static inline void orch_free_cleanup(void *pointer)
+{
+	free(*(void **)pointer);
+}
+
+static inline void orch_close_cleanup(const int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+}
+
+#define _cleanup_free_ __attribute__((cleanup(orch_free_cleanup)))
+#define _cleanup_close_ __attribute__((cleanup(orch_close_cleanup)))
+
+static inline void *orch_steal_pointer(void *pointer)
+{
+	void *value = *(void **)pointer;
+	*(void **)pointer = NULL;
+	return value;
+}
+#define ORCH_STEAL(p) ((__typeof__(p))orch_steal_pointer(&(p)))
+
+static inline int orch_steal_fd(int *fd)
+{
+	int value = *fd;
+	*fd = -1;
+	return value;
+}
+
+/* Closes, sets to -1. */
+static inline void orch_close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+/* --- growing byte string --------------------------------------------------------------------------- */
+
+/* Always terminated by a NUL that is not counted; data is NULL while it is empty. Zero-initialise. */
+struct orch_buf {
+	char *data;
+	size_t length;
+	size_t capacity;
+	bool failed; /* an allocation failed; later appends do nothing */
+};
+
+void orch_buf_add(struct orch_buf *buf, const void *bytes, size_t length);
+void orch_buf_puts(struct orch_buf *buf, const char *text);
+void orch_buf_printf(struct orch_buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Drops `length` bytes from the front. */
+void orch_buf_shift(struct orch_buf *buf, size_t length);
+void orch_buf_free(struct orch_buf *buf);
+#define _cleanup_buf_ __attribute__((cleanup(orch_buf_free)))
+
+/* asprintf that returns NULL on failure. */
+char *orch_strdup_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* --- time, random ----------------------------------------------------------------------------------- */
+
+int64_t orch_monotonic_us(void);
+int64_t orch_realtime_ms(void);
+/* Kernel randomness as hexadecimal digits; `hex` has room for 2 * bytes + 1. */
+void orch_random_hex(char *hex, size_t bytes);
+
+/* --- context ---------------------------------------------------------------------------------------- */
+
+/* 0, or ORCH_EFORKED in a child of the process that made it, or ORCH_EINVAL for NULL. */
+int32_t orch_ctx_check(orch_ctx *ctx, orch_error **reterr);
+bool orch_ctx_forked(const orch_ctx *ctx);
+const char *orch_ctx_helper_path(const orch_ctx *ctx); /* the option, or NULL */
+void orch_ctx_logf(orch_ctx *ctx, uint32_t level, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/*
+ * For *_wait forms: runs the loop until done(userdata) is true. ORCH_ETIMEDOUT, ORCH_EDEADLK, ORCH_EFORKED,
+ * ORCH_EBUSY. timeout_ms -1: no limit.
+ */
+int32_t orch_ctx_wait(orch_ctx *ctx, int64_t timeout_ms, bool (*done)(void *userdata), void *userdata,
+		      orch_error **reterr);
+
+/*
+ * Runs destroy(object) now if the calling thread owns the loop or nobody runs it; otherwise in the owner's next
+ * turn. For the end of reference counted handles.
+ */
+void orch_ctx_destroy_later(orch_ctx *ctx, void (*destroy)(void *object), void *object);
+
+/* One slot for the context's orch-reaper; lib/reaper sets it. `end` runs when the context ends. */
+void *orch_ctx_reaper(const orch_ctx *ctx);
+void orch_ctx_set_reaper(orch_ctx *ctx, void *reaper, void (*end)(void *reaper));
+
+/* --- event sources ----------------------------------------------------------------------------------- */
+
+#define ORCH_IO_READ 1u
+#define ORCH_IO_WRITE 2u
+
+typedef struct orch_source orch_source;
+
+/* `events` that are ready. */
+typedef void (*orch_io_fn)(void *userdata, uint32_t events);
+typedef void (*orch_timer_fn)(void *userdata);
+
+/*
+ * Sources do not own their fd and hold no reference on the context: remove them before closing either.
+ * They may be removed in any callback, their own included. One source per fd.
+ */
+int32_t orch_source_io(orch_ctx *ctx, int fd, uint32_t events, orch_io_fn fn, void *userdata,
+		       orch_source **ret_source, orch_error **reterr);
+/* 0 pauses it. */
+void orch_source_io_set(orch_source *source, uint32_t events);
+/* One shot, in `delay_ms`; 0: in the next turn; -1: made but not armed. */
+int32_t orch_source_timer(orch_ctx *ctx, int64_t delay_ms, orch_timer_fn fn, void *userdata,
+			  orch_source **ret_source, orch_error **reterr);
+/* Arms it again (also inside its callback); -1 disarms. */
+void orch_source_timer_set(orch_source *source, int64_t delay_ms);
+/* Takes NULL, returns NULL. In a forked child it only frees. */
+orch_source *orch_source_remove(orch_source *source);
+
+#endif
