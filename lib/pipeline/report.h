@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ORCH_REPORT_H
+#define ORCH_REPORT_H
+
+/*
+ * Renders the report. The model is one JSON object (report.json itself); nothing is computed here but the look.
+ *
+ *   {"run":ID,"state":"DELIVERED","reason":"","idea":"...","description":"mini, synthetic, ...","started_at_ms":N,"ended_at_ms":N,
+ *    "channels":[{"channel","state","mechanism","probe","control","detail"}],
+ *    "attempts":[{"id","role","stage","task","attempt","end","message","verdict","certificate","seconds","tokens","micro_usd"}],
+ *    "verifications":[{"id","task","tree","results":[{"check","requirement","hidden","verdict","passed","failed","detail","ms"}],"certificates":[...]}],
+ *    "unknown_actions":[{"kind","key","state_before","probe","decision"}],
+ *    "requirements":[{"id","title","state":"verified|not verified","checks":["C1"],"tree","commit","task","micro_usd"}],
+ *    "tasks":[{"id","title","state","attempts":N,"requirements":["R1"],"reason"}],
+ *    "seals":{"spec":HASH,"checks":HASH,"plan":HASH},"questions":[{"id","text","answer","by":"user|default"}],
+ *    "spent":{"requests":N,"tokens":N,"micro_usd":N},"budget":{...},
+ *    "product":{"path","commit","branch","tree","fetch":["git ..."]} or null,
+ *    "invariants":[{"name","holds":true,"detail"}]}
+ */
+
+#include <jansson.h>
+
+#include "../core/core-private.h"
+
+/* Self-contained HTML, readable without scripts, at 390 and 1280 pixels; every string escaped. The caller frees. */
+char *report_html(const json_t *report);
+/* One testsuite per verification, one testcase per check (libxml2). The caller frees. */
+char *report_junit(const json_t *report);
+/* The same as plain text for a terminal of `columns`. The caller frees. */
+char *report_text(const json_t *report, unsigned columns);
+
+#endif
