@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "journal-private.h"
+
+struct orch_action {
+	atomic_uint references;
+	orch_journal *journal;
+	struct action_row row;
+	struct body *former; /* results that were replaced: whoever read them may still hold them */
+};
+
+#define STATE_BIT(state) (1u << (state))
+
+orch_action *action_new(orch_journal *journal, struct action_row *row)
+{
+	orch_action *action = calloc(1, sizeof(*action));
+	if (!action) {
+		action_row_clear(row);
+		return NULL;
+	}
+	atomic_init(&action->references, 1);
+	action->journal = orch_journal_ref(journal);
+	action->row = *row;
+	action->row.request_changed = action->row.result_changed = false;
+	return action;
+}
+
+orch_action *orch_action_ref(orch_action *action)
+{
+	if (action)
+		atomic_fetch_add(&action->references, 1);
+	return action;
+}
+
+orch_action *orch_action_unref(orch_action *action)
+{
+	if (!action || atomic_fetch_sub(&action->references, 1) != 1)
+		return NULL;
+	while (action->former) {
+		struct body *next = action->former->next;
+		free(action->former);
+		action->former = next;
+	}
+	action_row_clear(&action->row);
+	orch_journal_unref(action->journal);
+	free(action);
+	return NULL;
+}
+
+const char *orch_action_state_name(uint32_t state)
+{
+	switch (state) {
+	case ORCH_ACTION_INTENT:
+		return "INTENT";
+	case ORCH_ACTION_DISPATCHED:
+		return "DISPATCHED";
+	case ORCH_ACTION_OBSERVED:
+		return "OBSERVED";
+	case ORCH_ACTION_CONFIRMED:
+		return "CONFIRMED";
+	case ORCH_ACTION_FAILED:
+		return "FAILED";
+	case ORCH_ACTION_UNKNOWN:
+		return "UNKNOWN";
+	case ORCH_ACTION_HANDED_OVER:
+		return "HANDED_OVER";
+	case ORCH_ACTION_ABANDONED:
+		return "ABANDONED";
+	default:
+		return "?";
+	}
+}
+
+/* --- transitions -------------------------------------------------------------------------------------- */
+
+/* What each state may be reached from. OBSERVED and CONFIRMED are final but for the one step between. */
+static uint32_t sources_of(uint32_t state)
+{
+	const uint32_t intent = STATE_BIT(ORCH_ACTION_INTENT);
+	const uint32_t dispatched = STATE_BIT(ORCH_ACTION_DISPATCHED);
+	const uint32_t failed = STATE_BIT(ORCH_ACTION_FAILED);
+	const uint32_t unknown = STATE_BIT(ORCH_ACTION_UNKNOWN);
+	const uint32_t handed_over = STATE_BIT(ORCH_ACTION_HANDED_OVER);
+	switch (state) {
+	case ORCH_ACTION_DISPATCHED:
+		return intent;
+	case ORCH_ACTION_OBSERVED: /* late answers, and what a person found out, count */
+		return dispatched | unknown | handed_over;
+	case ORCH_ACTION_CONFIRMED:
+		return STATE_BIT(ORCH_ACTION_OBSERVED);
+	case ORCH_ACTION_FAILED:
+		return intent | dispatched | unknown | handed_over;
+	case ORCH_ACTION_UNKNOWN:
+		return dispatched;
+	case ORCH_ACTION_HANDED_OVER:
+		return intent | dispatched | unknown | failed;
+	case ORCH_ACTION_ABANDONED:
+		return intent | dispatched | unknown | failed | handed_over;
+	default:
+		return 0;
+	}
+}
+
+static int32_t transition(orch_action *action, uint32_t state, bool sets_result, const void *result,
+			  size_t length, orch_error **reterr)
+{
+	if (!action)
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "the action is NULL");
+	if (length && !result)
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "the payload is NULL with a length of %zu",
+				 length);
+	orch_journal *journal = action->journal;
+	int32_t r = store_check_writable(journal, reterr);
+	if (r < 0)
+		return r;
+	if (!(sources_of(state) & STATE_BIT(action->row.state)))
+		return orch_fail(reterr, ORCH_ESTATE, 0, NULL, "action %s is %s: it cannot become %s",
+				 action->row.key, orch_action_state_name(action->row.state),
+				 orch_action_state_name(state));
+	bool starts = state == ORCH_ACTION_DISPATCHED;
+	if (starts && !store_headroom_take(journal))
+		return orch_fail(reterr, ORCH_ENOSPC, 0, "headroom",
+				 "%s: the disk has no room left for the outcome, so nothing is dispatched: "
+				 "free some",
+				 journal->path);
+
+	struct expectation expected = {action->row.state, action->row.attempt, action->row.generation};
+	struct action_row next = action->row;
+	next.state = state;
+	if (sets_result) {
+		if (!payload_set(&next.result, result, length, journal->payload_limit))
+			return orch_fail_memory(reterr);
+		next.result_changed = true;
+	}
+	r = chain_write(journal, &next, &expected, false, !starts, reterr);
+	if (r < 0) {
+		if (sets_result)
+			payload_clear(&next.result);
+		return r;
+	}
+	struct body *former = sets_result ? action->row.result.body : NULL;
+	if (former) {
+		former->next = action->former;
+		action->former = former;
+	}
+	next.result_changed = false;
+	action->row = next;
+	return 0;
+}
+
+int32_t orch_action_dispatch(orch_action *action, orch_error **reterr)
+{
+	return transition(action, ORCH_ACTION_DISPATCHED, false, NULL, 0, reterr);
+}
+
+int32_t orch_action_observe(orch_action *action, const void *result, size_t length, orch_error **reterr)
+{
+	return transition(action, ORCH_ACTION_OBSERVED, true, result, length, reterr);
+}
+
+int32_t orch_action_confirm(orch_action *action, orch_error **reterr)
+{
+	return transition(action, ORCH_ACTION_CONFIRMED, false, NULL, 0, reterr);
+}
+
+int32_t orch_action_fail(orch_action *action, const void *reason, size_t length, orch_error **reterr)
+{
+	return transition(action, ORCH_ACTION_FAILED, true, reason, length, reterr);
+}
+
+int32_t orch_action_unknown(orch_action *action, const void *reason, size_t length, orch_error **reterr)
+{
+	return transition(action, ORCH_ACTION_UNKNOWN, true, reason, length, reterr);
+}
+
+int32_t orch_action_hand_over(orch_action *action, const void *reason, size_t length,
+			      orch_error **reterr)
+{
+	return transition(action, ORCH_ACTION_HANDED_OVER, true, reason, length, reterr);
+}
+
+int32_t orch_action_abandon(orch_action *action, const void *reason, size_t length, orch_error **reterr)
+{
+	return transition(action, ORCH_ACTION_ABANDONED, true, reason, length, reterr);
+}
+
+static int32_t resolve_unknown(orch_action *action, const void *result, size_t length,
+			       orch_error **reterr)
+{
+	static const char reason[] = "the outcome could not be found out";
+	if (!length) {
+		result = reason;
+		length = sizeof(reason) - 1;
+	}
+	switch (action->row.policy) {
+	case ORCH_POLICY_REPEATABLE:
+		return orch_action_fail(action, result, length, reterr);
+	case ORCH_POLICY_PROBE_FIRST:
+		if (action->row.state == ORCH_ACTION_UNKNOWN)
+			return store_check_writable(action->journal, reterr);
+		return orch_action_unknown(action, result, length, reterr);
+	default:
+		return orch_action_hand_over(action, result, length, reterr);
+	}
+}
+
+int32_t orch_action_resolve(orch_action *action, uint32_t outcome, const void *result, size_t length,
+			    orch_error **reterr)
+{
+	if (!action)
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "the action is NULL");
+	if (length && !result)
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "the payload is NULL with a length of %zu",
+				 length);
+	int32_t r = store_check_writable(action->journal, reterr);
+	if (r < 0)
+		return r;
+	if (action->row.state != ORCH_ACTION_DISPATCHED && action->row.state != ORCH_ACTION_UNKNOWN)
+		return orch_fail(reterr, ORCH_ESTATE, 0, NULL, "action %s is %s: there is nothing to resolve",
+				 action->row.key, orch_action_state_name(action->row.state));
+	switch (outcome) {
+	case ORCH_OUTCOME_APPLIED:
+		r = orch_action_observe(action, result, length, reterr);
+		return r < 0 ? r : orch_action_confirm(action, reterr);
+	case ORCH_OUTCOME_NOT_APPLIED:
+		return orch_action_fail(action, result, length, reterr);
+	case ORCH_OUTCOME_IN_FLIGHT:
+		return 0;
+	case ORCH_OUTCOME_UNKNOWN:
+		return resolve_unknown(action, result, length, reterr);
+	default:
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "%u is not an ORCH_OUTCOME_*", outcome);
+	}
+}
+
+/* --- getters ------------------------------------------------------------------------------------------ */
+
+uint64_t orch_action_id(const orch_action *action)
+{
+	return action ? action->row.id : 0;
+}
+
+const char *orch_action_kind(const orch_action *action)
+{
+	return action ? action->row.kind : "";
+}
+
+const char *orch_action_key(const orch_action *action)
+{
+	return action ? action->row.key : "";
+}
+
+uint32_t orch_action_state(const orch_action *action)
+{
+	return action ? action->row.state : 0;
+}
+
+uint32_t orch_action_policy(const orch_action *action)
+{
+	return action ? action->row.policy : 0;
+}
+
+uint32_t orch_action_attempt(const orch_action *action)
+{
+	return action ? action->row.attempt : 0;
+}
+
+uint64_t orch_action_generation(const orch_action *action)
+{
+	return action ? action->row.generation : 0;
+}
+
+int64_t orch_action_updated_at_ms(const orch_action *action)
+{
+	return action ? action->row.updated_at_ms : 0;
+}
+
+static const void *payload_bytes(const struct payload *payload, size_t *ret_length)
+{
+	if (ret_length)
+		*ret_length = payload && payload->body ? payload->body->length : 0;
+	return payload && payload->body ? payload->body->bytes : NULL;
+}
+
+const void *orch_action_request(const orch_action *action, size_t *ret_length)
+{
+	return payload_bytes(action ? &action->row.request : NULL, ret_length);
+}
+
+const void *orch_action_result(const orch_action *action, size_t *ret_length)
+{
+	return payload_bytes(action ? &action->row.result : NULL, ret_length);
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ORCH_JOURNAL_PRIVATE_H
+#define ORCH_JOURNAL_PRIVATE_H
+
+/*
+ * The journal's parts, lowest first:
+ *
+ *	payload.c   bodies and their digests
+ *	lock.c      who owns a journal: the lock file; which file systems are refused
+ *	anchor.c    the small file that knows how far the journal got
+ *	snapshot.c  a private copy, for opening without writing
+ *	setup.c     SQLite: making, opening, settings, closing; disk space kept back
+ *	store.c     SQLite: statements, one transaction per record, poison
+ *	chain.c     digests of rows, the hash chain over events
+ *	action.c    handles and their transitions
+ *	recovery.c  what a new generation does with what it finds
+ *	verify.c    the chain, the rows and the anchor checked
+ *	journal.c   open, begin, record, find, each
+ *
+ * Every durable commit writes exactly one event; its sequence number is the journal's.
+ */
+
+#include <sqlite3.h>
+#include <sys/stat.h>
+
+#include <orch/journal.h>
+
+#include "core/core-private.h"
+
+#define JOURNAL_APPLICATION_ID 0x6f726368 /* "orch" */
+#define JOURNAL_SCHEMA 1
+#define JOURNAL_DEFAULT_PAYLOAD_LIMIT (1024u * 1024u)
+#define JOURNAL_MAX_PAYLOAD_LIMIT (256u * 1024u * 1024u)
+/* Disk space kept back so that what happened can still be written down on a full disk. */
+#define JOURNAL_HEADROOM_BYTES (1024 * 1024)
+/* After so many frames the write-ahead log goes back into the database. */
+#define JOURNAL_CHECKPOINT_FRAMES 1000
+/* The anchor is synced at open, at close and every so many records. */
+#define ANCHOR_SYNC_RECORDS 256
+
+#define DIGEST_SIZE 32
+#define FINGERPRINT_MAX 64
+#define KIND_MAX 63
+#define KEY_MAX 255
+
+/* --- payload.c ------------------------------------------------------------------------------------ */
+
+/* Bytes as they are handed out. Followed by a NUL that is not counted. */
+struct body {
+	struct body *next; /* for lists of those that are kept for their readers */
+	size_t length;
+	unsigned char bytes[];
+};
+
+/* A request or a result. A length of 0 is "none". */
+struct payload {
+	struct body *body; /* what is handed out; NULL if there is none */
+	uint64_t length;   /* of the whole */
+	bool kept;         /* false: only the digest is stored, and `body` is a text that says so */
+	unsigned char digest[DIGEST_SIZE];
+};
+
+/* Copies. Over `limit` only the digest is kept. False: out of memory. */
+bool payload_set(struct payload *payload, const void *bytes, size_t length, uint64_t limit);
+/* As it was stored; `bytes` NULL: only its digest is. False: out of memory. */
+bool payload_load(struct payload *payload, const void *bytes, uint64_t length,
+		  const unsigned char *digest);
+bool payload_copy(struct payload *payload, const struct payload *from);
+/* Keeps the digest and gives up the bytes. False: out of memory. */
+bool payload_cut(struct payload *payload);
+void payload_clear(struct payload *payload);
+
+/* --- lock.c ----------------------------------------------------------------------------------------- */
+
+struct file_identity {
+	dev_t device;
+	ino_t inode;
+};
+
+struct instance_row {
+	uint64_t generation;
+	char instance_id[33];
+	char boot_id[64];
+	char host[65];
+	int64_t pid;
+	int64_t opened_at_ms;
+};
+
+struct lock {
+	char *path;
+	int fd;
+	struct file_identity identity;
+};
+
+bool file_identity_read(const char *path, struct file_identity *identity);
+bool file_identity_holds(const char *path, const struct file_identity *identity);
+
+/* True for the statfs(2) magic of a file system that other machines may write to as well. */
+bool filesystem_is_remote(uint64_t magic, const char **ret_name);
+/* ORCH_ENETFS, ORCH_ENOENT, ORCH_ESYS. */
+int32_t filesystem_check(const char *folder, orch_error **reterr);
+
+/*
+ * Takes `path` for writing, or with `shared` for reading. ORCH_ELOCKED names the holder. A shared lock on a
+ * file that does not exist gives 0 and lock->fd -1: nothing is created.
+ */
+int32_t lock_take(struct lock *lock, const char *path, bool shared, orch_error **reterr);
+/* This process, under a random name of its own. */
+void instance_fill(struct instance_row *instance, uint64_t generation);
+/* Says in the lock file who holds it. */
+int32_t lock_sign(struct lock *lock, const struct instance_row *instance, orch_error **reterr);
+void lock_release(struct lock *lock);
+
+/* --- anchor.c --------------------------------------------------------------------------------------- */
+
+struct anchor_point {
+	uint64_t epoch;
+	uint64_t sequence;
+	unsigned char hash[DIGEST_SIZE];
+};
+
+struct anchor {
+	char *path; /* NULL: no anchor */
+	int fd;
+	uint32_t since_sync;
+};
+
+/* `ret_found` false: there is no such file. ORCH_ECORRUPT: damaged. */
+int32_t anchor_read(const char *path, bool *ret_found, struct anchor_point *ret_point,
+		    orch_error **reterr);
+/* Replaces the file by temp, fsync, rename. */
+int32_t anchor_sync(struct anchor *anchor, const struct anchor_point *point, orch_error **reterr);
+/* Moves it on; synced only every ANCHOR_SYNC_RECORDS. */
+int32_t anchor_move(struct anchor *anchor, const struct anchor_point *point, orch_error **reterr);
+void anchor_close(struct anchor *anchor);
+
+/* --- rows ------------------------------------------------------------------------------------------- */
+
+struct action_row {
+	uint64_t id;
+	uint64_t sequence; /* of its last event */
+	uint32_t policy;
+	uint32_t state;
+	uint32_t attempt;
+	uint64_t generation;
+	int64_t created_at_ms;
+	int64_t updated_at_ms;
+	char kind[KIND_MAX + 1];
+	char key[KEY_MAX + 1];
+	size_t fingerprint_length;
+	unsigned char fingerprint[FINGERPRINT_MAX];
+	struct payload request;
+	struct payload result;
+	bool request_changed; /* since it was stored: bodies are only written when they are new */
+	bool result_changed;
+};
+
+struct event_row {
+	uint64_t sequence;
+	int64_t at_ms;
+	uint64_t generation;
+	uint64_t action; /* 0: a generation registered itself */
+	uint32_t attempt;
+	uint32_t state;
+	unsigned char digest[DIGEST_SIZE]; /* of the row that it made */
+	unsigned char hash[DIGEST_SIZE];
+};
+
+/* What an update compares before it writes. */
+struct expectation {
+	uint32_t state;
+	uint32_t attempt;
+	uint64_t generation;
+};
+
+enum statement {
+	STATEMENT_BEGIN,
+	STATEMENT_COMMIT,
+	STATEMENT_ROLLBACK,
+	STATEMENT_HEAD,
+	STATEMENT_EVENT_AT,
+	STATEMENT_ADD_EVENT,
+	STATEMENT_ADD_INSTANCE,
+	STATEMENT_ADD_ACTION,
+	STATEMENT_UPDATE_ACTION,
+	STATEMENT_SET_BODY,
+	STATEMENT_DROP_BODY,
+	STATEMENT_ACTION_BY_KEY,
+	STATEMENT_ACTION_BY_ID,
+	STATEMENT_ACTION_SEQUENCE,
+	STATEMENT_INSTANCE,
+	STATEMENT_ACTIONS,
+	STATEMENT_OPEN_ACTIONS,
+	STATEMENT_COUNT
+};
+
+struct orch_journal {
+	atomic_uint references;
+	pid_t pid; /* of the process that opened it */
+	bool read_only;
+	char *path; /* absolute, without symbolic links */
+	char *wal_path;
+	char *headroom_path;
+	bool headroom; /* the space is there */
+	struct lock lock;
+	struct file_identity file, wal;
+	bool wal_known;
+	sqlite3 *db;
+	sqlite3_stmt *statements[STATEMENT_COUNT];
+	int wal_frames;
+	bool poisoned;
+	char *poison; /* why, for a person; NULL if there was no memory for it */
+
+	unsigned char id[16];
+	uint64_t epoch;
+	uint64_t generation;
+	uint64_t sequence;
+	unsigned char head[DIGEST_SIZE];
+	struct anchor anchor;
+
+	uint64_t payload_limit;
+	void (*on_record)(void *userdata, uint64_t sequence);
+	void *userdata;
+	orch_destroy_fn destroy;
+};
+
+/* --- setup.c, store.c --------------------------------------------------------------------------------- */
+
+/* ORCH_ENOENT: no such file; ORCH_ECORRUPT; ORCH_ESCHEMA; ORCH_EINVAL: hard links. Reads only. */
+int32_t store_check_file(const char *path, orch_error **reterr);
+/* Makes an empty journal at `path`, whole or not at all. */
+int32_t store_create(const char *path, orch_error **reterr);
+/* Opens the database at `path`, reads settings back, loads id, epoch, generation and head. */
+int32_t store_open(orch_journal *journal, const char *path, orch_error **reterr);
+/* `checkpoint` false leaves the files' bytes as they are. */
+void store_close(orch_journal *journal, bool checkpoint);
+
+/* ORCH_EFORKED, ORCH_EPOISONED, ORCH_EINVAL for NULL. */
+int32_t store_check(orch_journal *journal, orch_error **reterr);
+/* Besides ORCH_ESTATE for a journal opened read-only. */
+int32_t store_check_writable(orch_journal *journal, orch_error **reterr);
+void store_poison(orch_journal *journal, const char *why);
+/* Turns what SQLite answered into an error. */
+int32_t store_fail(orch_journal *journal, int result, const char *what, orch_error **reterr);
+/* The cached statement, reset and without bindings. */
+int32_t store_statement(orch_journal *journal, enum statement which, sqlite3_stmt **ret_statement,
+			orch_error **reterr);
+
+/* One transaction: begin, any of the puts, then commit or abort. */
+int32_t store_begin(orch_journal *journal, orch_error **reterr);
+/*
+ * Makes it durable, then moves the anchor and calls on_record. `event` is what the transaction wrote.
+ * ORCH_ENOSPC: nothing is recorded and the handle is well; ORCH_EPOISONED: not known what is recorded.
+ */
+int32_t store_commit(orch_journal *journal, const struct event_row *event, orch_error **reterr);
+void store_abort(orch_journal *journal);
+
+/* `expected` NULL inserts and sets row->id. ORCH_ESTATE: another transition was first. */
+int32_t store_put_action(orch_journal *journal, struct action_row *row,
+			 const struct expectation *expected, orch_error **reterr);
+int32_t store_put_event(orch_journal *journal, const struct event_row *event, orch_error **reterr);
+int32_t store_put_instance(orch_journal *journal, const struct instance_row *instance,
+			   orch_error **reterr);
+
+/* ORCH_ENOENT without an error text if there is none. */
+int32_t store_action_by_key(orch_journal *journal, const char *key, struct action_row *ret_row,
+			    orch_error **reterr);
+int32_t store_action_by_id(orch_journal *journal, uint64_t id, struct action_row *ret_row,
+			   orch_error **reterr);
+/* `sequence` UINT64_MAX: the last. ORCH_ENOENT without an error text. */
+int32_t store_event_at(orch_journal *journal, uint64_t sequence, struct event_row *ret_event,
+		       orch_error **reterr);
+/* False: damaged. */
+bool event_row_load(sqlite3_stmt *statement, struct event_row *event);
+/* The ids that STATEMENT_ACTIONS or STATEMENT_OPEN_ACTIONS gives; the caller frees. */
+int32_t store_ids(orch_journal *journal, enum statement which, const char *kind_prefix,
+		  uint64_t **ret_ids, size_t *ret_count, orch_error **reterr);
+void action_row_clear(struct action_row *row);
+
+/* Takes the headroom (again). False: the disk has no room for it. */
+bool store_headroom_take(orch_journal *journal);
+/* Gives it up. False: there was none. */
+bool store_headroom_release(orch_journal *journal);
+
+/* --- snapshot.c -------------------------------------------------------------------------------------- */
+
+/* A private copy of a journal's files, so that reading them never writes to them. */
+struct snapshot {
+	char *folder;
+	char *path; /* of the copied database */
+};
+
+int32_t snapshot_take(struct snapshot *snapshot, const char *path, const char *wal_path,
+		      orch_error **reterr);
+/* Removes the files; what is open stays readable. */
+void snapshot_remove(struct snapshot *snapshot);
+
+/* --- chain.c ---------------------------------------------------------------------------------------- */
+
+void chain_genesis(const unsigned char id[16], unsigned char hash[DIGEST_SIZE]);
+void chain_row_digest(const struct action_row *row, unsigned char digest[DIGEST_SIZE]);
+void chain_instance_digest(const struct instance_row *instance, unsigned char digest[DIGEST_SIZE]);
+void chain_event_hash(const unsigned char previous[DIGEST_SIZE], struct event_row *event);
+/* SHA-256 of kind and request: the fingerprint that a caller did not give. */
+void chain_fingerprint(const char *kind, const void *request, size_t length,
+		       unsigned char digest[DIGEST_SIZE]);
+
+/*
+ * Writes `row` (with state, attempt and payloads as they shall become) as this generation's next record:
+ * stamps it, compares, writes row and event, commits. With `begun` the transaction is open already. Where
+ * the disk is full and `completes` is set, the headroom is used, and at last the result is cut.
+ */
+int32_t chain_write(orch_journal *journal, struct action_row *row, const struct expectation *expected,
+		    bool begun, bool completes, orch_error **reterr);
+/* The record that a new generation writes first. */
+int32_t chain_write_instance(orch_journal *journal, const struct instance_row *instance,
+			     orch_error **reterr);
+/* Compares the anchor with the chain. ORCH_ECORRUPT: the file is older than its anchor. */
+int32_t chain_check_anchor(orch_journal *journal, const char *anchor_path, orch_error **reterr);
+
+/* --- action.c --------------------------------------------------------------------------------------- */
+
+/* Takes the row over (also on failure). NULL: out of memory. */
+orch_action *action_new(orch_journal *journal, struct action_row *row);
+
+#endif

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/vfs.h>
+
+#include "journal-private.h"
+
+/*
+ * Ownership is an open-file-description lock (fcntl(2), F_OFD_SETLK) on a file of its own. SQLite's own
+ * lock is a traditional one, which the process loses as soon as any code in it opens and closes the
+ * database; an OFD lock ends only with the last copy of its descriptor.
+ *
+ * Such copies are what fork(2) makes, so a worker that the host forked would keep a dead coordinator's
+ * journal locked. Hence the one fork handler of the library: the child closes its copies.
+ */
+
+static pthread_mutex_t held_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t held_once = PTHREAD_ONCE_INIT;
+static struct lock **held;
+static size_t held_count, held_capacity;
+
+static void fork_prepare(void)
+{
+	pthread_mutex_lock(&held_mutex);
+}
+
+static void fork_parent(void)
+{
+	pthread_mutex_unlock(&held_mutex);
+}
+
+static void fork_child(void)
+{
+	for (size_t i = 0; i < held_count; i++)
+		orch_close_fd(&held[i]->fd);
+	held_count = 0;
+	pthread_mutex_unlock(&held_mutex);
+}
+
+static void held_init(void)
+{
+	pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
+static bool held_add(struct lock *lock)
+{
+	pthread_once(&held_once, held_init);
+	pthread_mutex_lock(&held_mutex);
+	if (held_count == held_capacity) {
+		size_t capacity = held_capacity ? 2 * held_capacity : 4;
+		struct lock **grown = realloc(held, capacity * sizeof(*held));
+		if (!grown) {
+			pthread_mutex_unlock(&held_mutex);
+			return false;
+		}
+		held = grown;
+		held_capacity = capacity;
+	}
+	held[held_count++] = lock;
+	pthread_mutex_unlock(&held_mutex);
+	return true;
+}
+
+static void held_remove(const struct lock *lock)
+{
+	pthread_mutex_lock(&held_mutex);
+	for (size_t i = 0; i < held_count; i++)
+		if (held[i] == lock)
+			held[i--] = held[--held_count];
+	if (!held_count) {
+		free(held);
+		held = NULL;
+		held_capacity = 0;
+	}
+	pthread_mutex_unlock(&held_mutex);
+}
+
+bool file_identity_read(const char *path, struct file_identity *identity)
+{
+	struct stat status;
+	if (stat(path, &status) < 0)
+		return false;
+	identity->device = status.st_dev;
+	identity->inode = status.st_ino;
+	return true;
+}
+
+bool file_identity_holds(const char *path, const struct file_identity *identity)
+{
+	struct file_identity now;
+	return file_identity_read(path, &now) && now.device == identity->device &&
+	       now.inode == identity->inode;
+}
+
+bool filesystem_is_remote(uint64_t magic, const char **ret_name)
+{
+	/* statfs(2) and linux/magic.h. FUSE may be anything, sshfs included, and does not say what. */
+	static const struct {
+		uint32_t magic;
+		const char *name;
+	} remote[] = {
+		{0x6969, "NFS"},	{0x517b, "SMB"},	{0xff534d42, "CIFS"},
+		{0xfe534d42, "SMB2"},	{0x73757245, "Coda"},	{0x5346414f, "AFS"},
+		{0x6b414653, "kAFS"},	{0x564c, "NCP"},	{0x00c36400, "Ceph"},
+		{0x01021997, "9P"},	{0x65735546, "FUSE"},	{0x0bd00bd0, "Lustre"},
+		{0x47504653, "GPFS"},	{0x7461636f, "OCFS2"},	{0x01161970, "GFS2"},
+		{0x786f4256, "VBOXSF"}, {0x19830326, "BeeGFS"}, {0x20030528, "OrangeFS"},
+		{0xbacbacbc, "VMHGFS"}, {0xaad7aaea, "PanFS"},
+	};
+	for (size_t i = 0; i < sizeof(remote) / sizeof(remote[0]); i++)
+		if ((uint32_t)magic == remote[i].magic) {
+			*ret_name = remote[i].name;
+			return true;
+		}
+	return false;
+}
+
+int32_t filesystem_check(const char *folder, orch_error **reterr)
+{
+	_cleanup_close_ int fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return orch_fail(reterr, errno == ENOENT || errno == ENOTDIR ? ORCH_ENOENT : ORCH_ESYS,
+				 errno, "folder", "cannot open the journal's folder %s", folder);
+	struct statfs status;
+	if (fstatfs(fd, &status) < 0)
+		return orch_fail(reterr, ORCH_ESYS, errno, "folder", "cannot ask the file system of %s",
+				 folder);
+	const char *name;
+	if (filesystem_is_remote((uint64_t)status.f_type, &name))
+		return orch_fail(reterr, ORCH_ENETFS, 0, "folder",
+				 "%s is on a network file system (%s), where locks and syncs cannot be "
+				 "trusted: put the journal on a local disk",
+				 folder, name);
+	return 0;
+}
+
+static int32_t lock_refused(const struct lock *lock, orch_error **reterr)
+{
+	char holder[256];
+	ssize_t length = pread(lock->fd, holder, sizeof(holder) - 1, 0);
+	while (length > 0 && holder[length - 1] == '\n')
+		length--;
+	if (length <= 0)
+		return orch_fail(reterr, ORCH_ELOCKED, 0, "lock",
+				 "%s is held by another coordinator, which has not signed it yet, or is "
+				 "being read",
+				 lock->path);
+	holder[length] = '\0';
+	return orch_fail(reterr, ORCH_ELOCKED, 0, "lock",
+			 "%s is held by another coordinator (%s): stop it first", lock->path, holder);
+}
+
+int32_t lock_take(struct lock *lock, const char *path, bool shared, orch_error **reterr)
+{
+	int32_t r;
+	lock->fd = -1;
+	lock->path = strdup(path);
+	if (!lock->path)
+		return orch_fail_memory(reterr);
+	/* Somebody may remove the file between open and lock: then the lock is one on nothing. */
+	for (int tries = 0; tries < 10; tries++) {
+		lock->fd = open(path,
+				O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | (shared ? O_RDONLY : O_RDWR | O_CREAT),
+				0600);
+		if (lock->fd < 0 && shared && errno == ENOENT)
+			return 0;
+		if (lock->fd < 0) {
+			r = orch_fail(reterr, errno == ENOSPC ? ORCH_ENOSPC : ORCH_ESYS, errno, "lock",
+				      "cannot open the lock file %s", path);
+			goto failed;
+		}
+		struct flock range = {.l_type = shared ? F_RDLCK : F_WRLCK, .l_whence = SEEK_SET};
+		if (fcntl(lock->fd, F_OFD_SETLK, &range) < 0) {
+			r = errno == EAGAIN || errno == EACCES
+				    ? lock_refused(lock, reterr)
+				    : orch_fail(reterr, ORCH_ESYS, errno, "lock", "cannot lock %s", path);
+			goto failed;
+		}
+		struct stat status;
+		if (fstat(lock->fd, &status) == 0) {
+			lock->identity.device = status.st_dev;
+			lock->identity.inode = status.st_ino;
+			if (file_identity_holds(path, &lock->identity)) {
+				if (held_add(lock))
+					return 0;
+				r = orch_fail_memory(reterr);
+				goto failed;
+			}
+		}
+		orch_close_fd(&lock->fd);
+	}
+	r = orch_fail(reterr, ORCH_ELOCKED, 0, "lock", "%s is removed again and again by somebody", path);
+failed:
+	orch_close_fd(&lock->fd);
+	free(ORCH_STEAL(lock->path));
+	return r;
+}
+
+void instance_fill(struct instance_row *instance, uint64_t generation)
+{
+	memset(instance, 0, sizeof(*instance));
+	instance->generation = generation;
+	instance->pid = getpid();
+	instance->opened_at_ms = orch_realtime_ms();
+	orch_random_hex(instance->instance_id, (sizeof(instance->instance_id) - 1) / 2);
+	_cleanup_close_ int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0 && read(fd, instance->boot_id, sizeof(instance->boot_id) - 1) > 0)
+		instance->boot_id[strcspn(instance->boot_id, "\n")] = '\0';
+	gethostname(instance->host, sizeof(instance->host) - 1);
+}
+
+int32_t lock_sign(struct lock *lock, const struct instance_row *instance, orch_error **reterr)
+{
+	char text[256];
+	int length = snprintf(text, sizeof(text), "pid %lld boot %s host %s generation %llu\n",
+			      (long long)instance->pid, instance->boot_id, instance->host,
+			      (unsigned long long)instance->generation);
+	/* Overwritten before it is cut: on a full disk the block is still there. */
+	if (pwrite(lock->fd, text, (size_t)length, 0) != length || ftruncate(lock->fd, length) < 0)
+		return orch_fail(reterr, errno == ENOSPC ? ORCH_ENOSPC : ORCH_ESYS, errno, "lock",
+				 "cannot write to the lock file %s", lock->path);
+	return 0;
+}
+
+void lock_release(struct lock *lock)
+{
+	if (!lock->path)
+		return;
+	held_remove(lock);
+	/* Closing, never F_UNLCK: in a forked child the lock is the parent's. */
+	orch_close_fd(&lock->fd);
+	free(ORCH_STEAL(lock->path));
+}

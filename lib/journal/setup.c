@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdio.h>
+
+#include "journal-private.h"
+
+/* Making, opening and closing the database, and the disk space kept back for it. */
+
+static const char schema_sql[] =
+	"BEGIN IMMEDIATE;"
+	"CREATE TABLE journal (one INTEGER PRIMARY KEY CHECK (one = 1), id BLOB NOT NULL,"
+	" epoch INTEGER NOT NULL, created_at_ms INTEGER NOT NULL) STRICT;"
+	"CREATE TABLE instance (generation INTEGER PRIMARY KEY, instance_id TEXT NOT NULL,"
+	" boot_id TEXT NOT NULL, host TEXT NOT NULL, pid INTEGER NOT NULL,"
+	" opened_at_ms INTEGER NOT NULL) STRICT;"
+	"CREATE TABLE action (id INTEGER PRIMARY KEY, sequence INTEGER NOT NULL, kind TEXT NOT NULL,"
+	" key TEXT NOT NULL UNIQUE, policy INTEGER NOT NULL, fingerprint BLOB NOT NULL,"
+	" state INTEGER NOT NULL, attempt INTEGER NOT NULL, generation INTEGER NOT NULL,"
+	" created_at_ms INTEGER NOT NULL, updated_at_ms INTEGER NOT NULL,"
+	" request_length INTEGER NOT NULL, request_digest BLOB,"
+	" result_length INTEGER NOT NULL, result_digest BLOB) STRICT;"
+	/* Recovery looks at the open ones only: INTENT, DISPATCHED, OBSERVED, UNKNOWN. */
+	"CREATE INDEX action_open ON action (id) WHERE state IN (1, 2, 3, 6);"
+	/* The request of action N is 2 N, its result 2 N + 1. Apart, so that a transition does not write
+	 * them again and they can be dropped without the mark that the action was done. */
+	"CREATE TABLE body (id INTEGER PRIMARY KEY, bytes BLOB NOT NULL) STRICT;"
+	"CREATE TABLE event (sequence INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL,"
+	" generation INTEGER NOT NULL, action INTEGER NOT NULL, attempt INTEGER NOT NULL,"
+	" state INTEGER NOT NULL, digest BLOB NOT NULL, hash BLOB NOT NULL) STRICT;";
+
+
+static uint32_t big_endian(const unsigned char *bytes)
+{
+	return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
+}
+
+static int32_t newer_schema(const char *path, int64_t schema, orch_error **reterr)
+{
+	return orch_fail(reterr, ORCH_ESCHEMA, 0, NULL,
+			 "%s has schema %lld, this is liborch %s with schema %d: use the version that wrote "
+			 "it, or a newer one",
+			 path, (long long)schema, ORCH_VERSION_STRING, JOURNAL_SCHEMA);
+}
+
+int32_t store_check_file(const char *path, orch_error **reterr)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY);
+	if (fd < 0)
+		return orch_fail(reterr, errno == ENOENT ? ORCH_ENOENT : ORCH_ESYS, errno, NULL,
+				 "cannot open %s", path);
+	struct stat status;
+	if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode))
+		return orch_fail(reterr, ORCH_ECORRUPT, 0, NULL, "%s is not a file", path);
+	if (status.st_nlink != 1)
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "%s has %lu hard links, and its log and lock go by name: remove the others "
+				 "or copy it",
+				 path, (unsigned long)status.st_nlink);
+	/* https://sqlite.org/fileformat2.html, the database header */
+	unsigned char header[100];
+	if (pread(fd, header, sizeof(header), 0) != sizeof(header) ||
+	    memcmp(header, "SQLite format 3", 16) != 0 ||
+	    big_endian(header + 68) != JOURNAL_APPLICATION_ID)
+		return orch_fail(reterr, ORCH_ECORRUPT, 0, NULL,
+				 "%s is not a journal, or its beginning is damaged", path);
+	if (big_endian(header + 60) > JOURNAL_SCHEMA)
+		return newer_schema(path, big_endian(header + 60), reterr);
+	return 0;
+}
+
+/* --- making ------------------------------------------------------------------------------------------- */
+
+static int create_database(const char *path, char **ret_text)
+{
+	sqlite3 *db = NULL;
+	sqlite3_stmt *statement = NULL;
+	unsigned char id[16];
+	randombytes_buf(id, sizeof(id));
+	_cleanup_free_ char *end = orch_strdup_printf(
+		"PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT; PRAGMA journal_mode = WAL",
+		JOURNAL_APPLICATION_ID, JOURNAL_SCHEMA);
+	if (!end)
+		return SQLITE_NOMEM;
+	int result = sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_FULLMUTEX, "unix");
+	if (result == SQLITE_OK)
+		result = sqlite3_exec(db, "PRAGMA locking_mode = EXCLUSIVE; PRAGMA synchronous = FULL", NULL,
+				      NULL, NULL);
+	if (result == SQLITE_OK)
+		result = sqlite3_exec(db, schema_sql, NULL, NULL, NULL);
+	if (result == SQLITE_OK)
+		result = sqlite3_prepare_v2(db, "INSERT INTO journal VALUES (1, ?1, 1, ?2)", -1, &statement,
+					    NULL);
+	if (result == SQLITE_OK) {
+		sqlite3_bind_blob(statement, 1, id, sizeof(id), SQLITE_STATIC);
+		sqlite3_bind_int64(statement, 2, orch_realtime_ms());
+		result = sqlite3_step(statement);
+		result = result == SQLITE_DONE ? SQLITE_OK : result;
+	}
+	sqlite3_finalize(statement);
+	if (result == SQLITE_OK)
+		result = sqlite3_exec(db, end, NULL, NULL, NULL);
+	if (result != SQLITE_OK)
+		*ret_text = strdup(db ? sqlite3_errmsg(db) : sqlite3_errstr(result));
+	int closed = sqlite3_close(db);
+	return result == SQLITE_OK ? closed : result;
+}
+
+static int sync_path(const char *path, int flags)
+{
+	_cleanup_close_ int fd = open(path, flags | O_CLOEXEC);
+	return fd < 0 || fsync(fd) < 0 ? errno : 0;
+}
+
+int32_t store_create(const char *path, orch_error **reterr)
+{
+	_cleanup_free_ char *temp = orch_strdup_printf("%s.new", path);
+	_cleanup_free_ char *temp_wal = orch_strdup_printf("%s.new-wal", path);
+	_cleanup_free_ char *temp_journal = orch_strdup_printf("%s.new-journal", path);
+	_cleanup_free_ char *folder = strdup(path);
+	_cleanup_free_ char *text = NULL;
+	if (!temp || !temp_wal || !temp_journal || !folder)
+		return orch_fail_memory(reterr);
+	folder[strrchr(folder, '/') == folder ? 1 : strrchr(folder, '/') - folder] = '\0';
+	/* What an earlier coordinator left when it was killed here. */
+	unlink(temp);
+	unlink(temp_wal);
+	unlink(temp_journal);
+
+	int fd = open(temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	int os_errno = fd < 0 ? errno : 0;
+	orch_close_fd(&fd);
+	if (os_errno)
+		goto failed;
+	int result = create_database(temp, &text);
+	if (result != SQLITE_OK) {
+		os_errno = (result & 0xff) == SQLITE_FULL    ? ENOSPC
+			   : (result & 0xff) == SQLITE_NOMEM ? ENOMEM
+							     : EIO;
+		goto failed;
+	}
+	os_errno = sync_path(temp, O_RDONLY);
+	if (!os_errno && rename(temp, path) < 0)
+		os_errno = errno;
+	if (!os_errno)
+		os_errno = sync_path(folder, O_RDONLY | O_DIRECTORY);
+	if (!os_errno)
+		return 0;
+failed:
+	unlink(temp);
+	unlink(temp_wal);
+	unlink(temp_journal);
+	return orch_fail(reterr,
+			 os_errno == ENOSPC   ? ORCH_ENOSPC
+			 : os_errno == ENOMEM ? ORCH_ENOMEM
+					      : ORCH_ESYS,
+			 os_errno, "create", "cannot make the journal %s%s%s", path, text ? ": " : "",
+			 text ? text : "");
+}
+
+/* --- opening -------------------------------------------------------------------------------------------- */
+
+static int on_wal(void *userdata, sqlite3 *db, const char *name, int frames)
+{
+	orch_journal *journal = userdata;
+	(void)db;
+	(void)name;
+	journal->wal_frames = frames;
+	return SQLITE_OK;
+}
+
+/* Sets one thing and reads back whether it took. */
+static int32_t set(orch_journal *journal, const char *pragma, const char *expected, orch_error **reterr)
+{
+	sqlite3_stmt *statement = NULL;
+	_cleanup_free_ char *answer = NULL;
+	/* `PRAGMA x = y` gives the new value for some and nothing for others: ask for it apart. */
+	_cleanup_free_ char *query = strdup(pragma);
+	if (!query)
+		return orch_fail_memory(reterr);
+	query[strcspn(query, "=")] = '\0';
+	int result = sqlite3_exec(journal->db, pragma, NULL, NULL, NULL);
+	if (result == SQLITE_OK)
+		result = sqlite3_prepare_v2(journal->db, query, -1, &statement, NULL);
+	if (result == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW) {
+		const char *value = (const char *)sqlite3_column_text(statement, 0);
+		answer = strdup(value ? value : "");
+	}
+	int finalized = sqlite3_finalize(statement);
+	if (result == SQLITE_OK)
+		result = finalized;
+	if (result != SQLITE_OK)
+		return store_fail(journal, result, pragma, reterr);
+	if (!answer || strcmp(answer, expected) != 0)
+		return orch_fail(reterr, ORCH_ESYS, 0, pragma,
+				 "%s: SQLite %s did not take \"%s\" (it says \"%s\"): the journal would not "
+				 "be durable",
+				 journal->path, sqlite3_libversion(), pragma, answer ? answer : "nothing");
+	return 0;
+}
+
+static const struct {
+	int option, value;
+} hardening[] = {
+	{SQLITE_DBCONFIG_DEFENSIVE, 1},	     {SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0},
+	{SQLITE_DBCONFIG_ENABLE_TRIGGER, 0}, {SQLITE_DBCONFIG_ENABLE_VIEW, 0},
+	{SQLITE_DBCONFIG_DQS_DML, 0},	     {SQLITE_DBCONFIG_DQS_DDL, 0},
+	/* Until the journal turned out to be ours and sound, closing must not touch its bytes. */
+	{SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1},
+};
+
+static const struct {
+	const char *pragma, *expected;
+} settings[] = {
+	{"PRAGMA locking_mode = EXCLUSIVE", "exclusive"}, /* before the first read, or it has no effect */
+	{"PRAGMA mmap_size = 0", "0"},
+	{"PRAGMA journal_mode = WAL", "wal"},
+	{"PRAGMA synchronous = FULL", "2"},
+#ifdef __APPLE__
+	{"PRAGMA fullfsync = ON", "1"},
+	{"PRAGMA checkpoint_fullfsync = ON", "1"},
+#endif
+	{"PRAGMA foreign_keys = ON", "1"},
+	{"PRAGMA trusted_schema = OFF", "0"},
+	{"PRAGMA cell_size_check = ON", "1"},
+	{"PRAGMA temp_store = MEMORY", "2"},
+	{"PRAGMA journal_size_limit = 16777216", "16777216"},
+};
+
+/* One row of two values; ORCH_ECORRUPT if there is none. */
+static int32_t load_identity(orch_journal *journal, orch_error **reterr)
+{
+	sqlite3_stmt *statement = NULL;
+	int64_t schema = 0;
+	bool found = false;
+	int result = sqlite3_prepare_v2(journal->db, "PRAGMA user_version", -1, &statement, NULL);
+	if (result == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW)
+		schema = sqlite3_column_int64(statement, 0);
+	result = sqlite3_finalize(statement);
+	if (result != SQLITE_OK)
+		return store_fail(journal, result, "schema", reterr);
+	/* The header was looked at before; this one counts what is still in the log. */
+	if (schema > JOURNAL_SCHEMA)
+		return newer_schema(journal->path, schema, reterr);
+
+	result = sqlite3_prepare_v2(journal->db,
+				    "SELECT id, epoch, (SELECT coalesce(max(generation), 0) FROM instance)"
+				    " FROM journal WHERE one = 1",
+				    -1, &statement, NULL);
+	if (result == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW &&
+	    sqlite3_column_bytes(statement, 0) == (int)sizeof(journal->id)) {
+		memcpy(journal->id, sqlite3_column_blob(statement, 0), sizeof(journal->id));
+		journal->epoch = (uint64_t)sqlite3_column_int64(statement, 1);
+		journal->generation = (uint64_t)sqlite3_column_int64(statement, 2);
+		found = true;
+	}
+	int finalized = sqlite3_finalize(statement);
+	if (result == SQLITE_OK)
+		result = finalized;
+	if (result != SQLITE_OK)
+		return store_fail(journal, result, "identity", reterr);
+	if (!found || schema < 1)
+		return orch_fail(reterr, ORCH_ECORRUPT, 0, "identity", "%s has lost its identity",
+				 journal->path);
+	return 0;
+}
+
+/* The last event, and whether it follows from the one before. */
+static int32_t load_head(orch_journal *journal, orch_error **reterr)
+{
+	struct event_row head, previous, again;
+	chain_genesis(journal->id, journal->head);
+	journal->sequence = 0;
+	int32_t r = store_event_at(journal, UINT64_MAX, &head, reterr);
+	if (r < 0)
+		return r == ORCH_ENOENT ? 0 : r;
+	if (head.sequence > 1) {
+		r = store_event_at(journal, head.sequence - 1, &previous, reterr);
+		if (r < 0 && r != ORCH_ENOENT)
+			return r;
+		if (r == 0)
+			memcpy(journal->head, previous.hash, DIGEST_SIZE);
+	}
+	again = head;
+	chain_event_hash(journal->head, &again);
+	if (r == ORCH_ENOENT || memcmp(again.hash, head.hash, DIGEST_SIZE) != 0)
+		return orch_fail(reterr, ORCH_ECORRUPT, 0, "head",
+				 "%s: its last record %llu does not follow from the one before",
+				 journal->path, (unsigned long long)head.sequence);
+	journal->sequence = head.sequence;
+	memcpy(journal->head, head.hash, DIGEST_SIZE);
+	return 0;
+}
+
+int32_t store_open(orch_journal *journal, const char *path, orch_error **reterr)
+{
+	int result = sqlite3_open_v2(path, &journal->db,
+				     SQLITE_OPEN_READWRITE | SQLITE_OPEN_FULLMUTEX |
+					     SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_EXRESCODE,
+				     "unix");
+	if (result != SQLITE_OK)
+		return store_fail(journal, result, "open", reterr);
+	for (size_t i = 0; i < sizeof(hardening) / sizeof(hardening[0]); i++) {
+		result = sqlite3_db_config(journal->db, hardening[i].option, hardening[i].value, NULL);
+		if (result != SQLITE_OK)
+			return store_fail(journal, result, "hardening", reterr);
+	}
+	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+		int32_t r = set(journal, settings[i].pragma, settings[i].expected, reterr);
+		if (r < 0)
+			return r;
+	}
+	sqlite3_wal_hook(journal->db, on_wal, journal);
+	int32_t r = load_identity(journal, reterr);
+	return r < 0 ? r : load_head(journal, reterr);
+}
+
+void store_close(orch_journal *journal, bool checkpoint)
+{
+	if (!journal->db)
+		return;
+	for (int i = 0; i < STATEMENT_COUNT; i++) {
+		sqlite3_finalize(journal->statements[i]);
+		journal->statements[i] = NULL;
+	}
+	sqlite3_db_config(journal->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, checkpoint ? 0 : 1, NULL);
+	sqlite3_close(journal->db);
+	journal->db = NULL;
+}
+
+/* --- headroom -------------------------------------------------------------------------------------------- */
+
+bool store_headroom_take(orch_journal *journal)
+{
+	if (journal->headroom)
+		return true;
+	_cleanup_close_ int fd =
+		open(journal->headroom_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600);
+	if (fd < 0)
+		return false;
+	/* posix_fallocate() writes zeros where the file system has no such call. */
+	if (posix_fallocate(fd, 0, JOURNAL_HEADROOM_BYTES) != 0) {
+		if (ftruncate(fd, 0) < 0)
+			unlink(journal->headroom_path);
+		return false;
+	}
+	journal->headroom = true;
+	return true;
+}
+
+bool store_headroom_release(orch_journal *journal)
+{
+	if (!journal->headroom)
+		return false;
+	journal->headroom = false;
+	return truncate(journal->headroom_path, 0) == 0 || unlink(journal->headroom_path) == 0;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "journal-private.h"
+
+static int copy_file(const char *from, const char *to)
+{
+	_cleanup_close_ int in = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY);
+	if (in < 0)
+		return errno;
+	_cleanup_close_ int out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (out < 0)
+		return errno;
+	_cleanup_free_ char *block = malloc(1 << 16);
+	if (!block)
+		return ENOMEM;
+	for (;;) {
+		ssize_t length = read(in, block, 1 << 16);
+		if (length == 0)
+			return 0;
+		if (length < 0 && errno == EINTR)
+			continue;
+		if (length < 0)
+			return errno;
+		for (ssize_t done = 0; done < length;) {
+			ssize_t written = write(out, block + done, (size_t)(length - done));
+			if (written < 0 && errno != EINTR)
+				return errno;
+			done += written > 0 ? written : 0;
+		}
+	}
+}
+
+int32_t snapshot_take(struct snapshot *snapshot, const char *path, const char *wal_path,
+		      orch_error **reterr)
+{
+	const char *temp = secure_getenv("TMPDIR");
+	memset(snapshot, 0, sizeof(*snapshot));
+	char *folder = orch_strdup_printf("%s/orch-journal-XXXXXX", temp && *temp == '/' ? temp : "/tmp");
+	if (!folder)
+		return orch_fail_memory(reterr);
+	if (!mkdtemp(folder)) {
+		int32_t r = orch_fail(reterr, errno == ENOSPC ? ORCH_ENOSPC : ORCH_ESYS, errno, "copy",
+				      "cannot make a folder %s to copy the journal to", folder);
+		free(folder);
+		return r;
+	}
+	snapshot->folder = folder;
+	snapshot->path = orch_strdup_printf("%s/journal", folder);
+	_cleanup_free_ char *wal = orch_strdup_printf("%s/journal-wal", folder);
+	if (!snapshot->path || !wal) {
+		snapshot_remove(snapshot);
+		return orch_fail_memory(reterr);
+	}
+	int os_errno = copy_file(path, snapshot->path);
+	const char *failed = os_errno ? path : wal_path;
+	if (!os_errno)
+		os_errno = copy_file(wal_path, wal);
+	if (os_errno && !(failed == wal_path && os_errno == ENOENT)) {
+		int32_t r = orch_fail(reterr, os_errno == ENOSPC ? ORCH_ENOSPC : ORCH_ESYS, os_errno,
+				      "copy", "cannot copy %s to %s", failed, folder);
+		snapshot_remove(snapshot);
+		return r;
+	}
+	return 0;
+}
+
+void snapshot_remove(struct snapshot *snapshot)
+{
+	if (snapshot->path) {
+		_cleanup_free_ char *wal = orch_strdup_printf("%s-wal", snapshot->path);
+		unlink(snapshot->path);
+		if (wal)
+			unlink(wal);
+	}
+	if (snapshot->folder)
+		rmdir(snapshot->folder);
+	free(ORCH_STEAL(snapshot->path));
+	free(ORCH_STEAL(snapshot->folder));
+}

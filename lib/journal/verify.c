@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <sodium.h>
+
+#include "journal-private.h"
+
+struct walk {
+	unsigned char hash[DIGEST_SIZE]; /* of the last event that fitted */
+	uint64_t events;
+	uint64_t instances; /* rows that an event accounts for */
+	uint64_t actions;
+	uint64_t bodies;
+};
+
+static int32_t misfit(orch_journal *journal, uint64_t sequence, const char *what, orch_error **reterr)
+{
+	return orch_fail(reterr, ORCH_ECORRUPT, 0, "verify", "%s: record %llu does not fit: %s",
+			 journal->path, (unsigned long long)sequence, what);
+}
+
+static bool payload_fits(const struct payload *payload)
+{
+	unsigned char digest[DIGEST_SIZE];
+	if (!payload->kept)
+		return true;
+	crypto_hash_sha256(digest, payload->body->bytes, payload->body->length);
+	return memcmp(digest, payload->digest, DIGEST_SIZE) == 0;
+}
+
+static bool load_copied_text(sqlite3_stmt *statement, int column, char *text, size_t size)
+{
+	const unsigned char *stored = sqlite3_column_text(statement, column);
+	size_t length = (size_t)sqlite3_column_bytes(statement, column);
+	if (!stored || length >= size)
+		return false;
+	memcpy(text, stored, length + 1);
+	return true;
+}
+
+static int32_t check_instance(orch_journal *journal, const struct event_row *event, struct walk *walk,
+			      orch_error **reterr)
+{
+	struct instance_row instance = {.generation = event->generation};
+	unsigned char digest[DIGEST_SIZE];
+	sqlite3_stmt *statement;
+	int32_t r = store_statement(journal, STATEMENT_INSTANCE, &statement, reterr);
+	if (r < 0)
+		return r;
+	sqlite3_bind_int64(statement, 1, (sqlite3_int64)event->generation);
+	bool fits = sqlite3_step(statement) == SQLITE_ROW &&
+		    load_copied_text(statement, 0, instance.instance_id, sizeof(instance.instance_id)) &&
+		    load_copied_text(statement, 1, instance.boot_id, sizeof(instance.boot_id)) &&
+		    load_copied_text(statement, 2, instance.host, sizeof(instance.host));
+	instance.pid = sqlite3_column_int64(statement, 3);
+	instance.opened_at_ms = sqlite3_column_int64(statement, 4);
+	sqlite3_reset(statement);
+	chain_instance_digest(&instance, digest);
+	if (!fits || memcmp(digest, event->digest, DIGEST_SIZE) != 0)
+		return misfit(journal, event->sequence, "its generation's row is another", reterr);
+	walk->instances++;
+	return 0;
+}
+
+/* An action's row is what its last event says; earlier events have no row any more. */
+static int32_t check_action(orch_journal *journal, const struct event_row *event, struct walk *walk,
+			    orch_error **reterr)
+{
+	sqlite3_stmt *statement;
+	int32_t r = store_statement(journal, STATEMENT_ACTION_SEQUENCE, &statement, reterr);
+	if (r < 0)
+		return r;
+	sqlite3_bind_int64(statement, 1, (sqlite3_int64)event->action);
+	uint64_t last = sqlite3_step(statement) == SQLITE_ROW
+				? (uint64_t)sqlite3_column_int64(statement, 0)
+				: 0;
+	sqlite3_reset(statement);
+	if (last < event->sequence)
+		return misfit(journal, event->sequence,
+			      last ? "its action is older than it" : "its action is missing", reterr);
+	if (last > event->sequence)
+		return 0;
+
+	struct action_row row;
+	orch_error *error = NULL;
+	r = store_action_by_id(journal, event->action, &row, &error);
+	if (r == ORCH_ECORRUPT || r == ORCH_ENOENT) {
+		orch_error_free(error);
+		return misfit(journal, event->sequence, "its action is damaged", reterr);
+	}
+	if (r < 0) {
+		if (reterr)
+			*reterr = error;
+		else
+			orch_error_free(error);
+		return r;
+	}
+	unsigned char digest[DIGEST_SIZE];
+	chain_row_digest(&row, digest);
+	bool fits = memcmp(digest, event->digest, DIGEST_SIZE) == 0 && row.state == event->state &&
+		    row.attempt == event->attempt && row.generation == event->generation &&
+		    payload_fits(&row.request) && payload_fits(&row.result);
+	walk->actions++;
+	walk->bodies += row.request.kept + row.result.kept;
+	action_row_clear(&row);
+	return fits ? 0 : misfit(journal, event->sequence, "its action was changed", reterr);
+}
+
+static int32_t check_events(orch_journal *journal, struct walk *walk, orch_error **reterr)
+{
+	struct event_row event;
+	unsigned char stored[DIGEST_SIZE];
+	chain_genesis(journal->id, walk->hash);
+	for (uint64_t sequence = 1; sequence <= journal->sequence; sequence++) {
+		orch_error *error = NULL;
+		int32_t r = store_event_at(journal, sequence, &event, &error);
+		if (r == ORCH_ECORRUPT || r == ORCH_ENOENT) {
+			orch_error_free(error);
+			return misfit(journal, sequence, "it is missing or damaged", reterr);
+		}
+		if (r < 0) {
+			if (reterr)
+				*reterr = error;
+			else
+				orch_error_free(error);
+			return r;
+		}
+		memcpy(stored, event.hash, DIGEST_SIZE);
+		chain_event_hash(walk->hash, &event);
+		if (memcmp(stored, event.hash, DIGEST_SIZE) != 0)
+			return misfit(journal, sequence, "its hash is not that of its contents", reterr);
+		memcpy(walk->hash, stored, DIGEST_SIZE);
+		walk->events++;
+		r = event.action ? check_action(journal, &event, walk, reterr)
+				 : check_instance(journal, &event, walk, reterr);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* Rows that no event accounts for. */
+static int32_t check_counts(orch_journal *journal, const struct walk *walk, orch_error **reterr)
+{
+	sqlite3_stmt *statement = NULL;
+	int result = sqlite3_prepare_v2(journal->db,
+					"SELECT (SELECT count(*) FROM event), (SELECT count(*) FROM action),"
+					" (SELECT count(*) FROM instance), (SELECT count(*) FROM body),"
+					" (SELECT count(*) FROM journal)",
+					-1, &statement, NULL);
+	bool fits = result == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW &&
+		    (uint64_t)sqlite3_column_int64(statement, 0) == walk->events &&
+		    (uint64_t)sqlite3_column_int64(statement, 1) == walk->actions &&
+		    (uint64_t)sqlite3_column_int64(statement, 2) == walk->instances &&
+		    (uint64_t)sqlite3_column_int64(statement, 3) == walk->bodies &&
+		    sqlite3_column_int64(statement, 4) == 1;
+	result = sqlite3_finalize(statement);
+	if (result != SQLITE_OK)
+		return store_fail(journal, result, "verify", reterr);
+	if (!fits)
+		return orch_fail(reterr, ORCH_ECORRUPT, 0, "verify",
+				 "%s: record %llu is the last, and there are rows that no record made",
+				 journal->path, (unsigned long long)journal->sequence);
+	return 0;
+}
+
+/* The pages and indexes, below what the chain knows of. */
+static int32_t check_pages(orch_journal *journal, orch_error **reterr)
+{
+	sqlite3_stmt *statement = NULL;
+	int32_t r = 0;
+	int result = sqlite3_prepare_v2(journal->db, "PRAGMA integrity_check(1)", -1, &statement, NULL);
+	if (result == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW) {
+		const char *answer = (const char *)sqlite3_column_text(statement, 0);
+		if (!answer || strcmp(answer, "ok") != 0)
+			r = orch_fail(reterr, ORCH_ECORRUPT, 0, "verify",
+				      "%s: a record's page is damaged: %s", journal->path,
+				      answer ? answer : "?");
+	}
+	result = sqlite3_finalize(statement);
+	return r == 0 && result != SQLITE_OK ? store_fail(journal, result, "verify", reterr) : r;
+}
+
+int32_t orch_journal_verify(orch_journal *journal, uint64_t *ret_records, orch_error **reterr)
+{
+	int32_t r = store_check(journal, reterr);
+	if (r < 0)
+		return r;
+	/* What is on the disk is asked, not what the page cache remembers. */
+	sqlite3_db_release_memory(journal->db);
+	struct walk walk = {0};
+	r = check_events(journal, &walk, reterr);
+	if (r == 0 && memcmp(walk.hash, journal->head, DIGEST_SIZE) != 0)
+		r = misfit(journal, journal->sequence, "it is not the one that was written last", reterr);
+	if (r == 0)
+		r = check_counts(journal, &walk, reterr);
+	if (r == 0)
+		r = check_pages(journal, reterr);
+	if (r == 0 && journal->anchor.path)
+		r = chain_check_anchor(journal, journal->anchor.path, reterr);
+	if (r < 0)
+		return r;
+	if (ret_records)
+		*ret_records = walk.events;
+	return 0;
+}
