@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From the helper's privileges to PID 1 of the new namespaces. Order matters:
+ *
+ * as root      host paths are opened with root's rights, then the uid changes, then the user namespace is made: no
+ *              process inside, and no owner of a namespace, is uid 0 outside
+ * as a user    user and mount namespace come first, because binding a path needs CAP_SYS_ADMIN in them
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/seccomp.h>
+#include <linux/securebits.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "confine-private.h"
+
+/* --- identity --------------------------------------------------------------------------------------- */
+
+static int write_text(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -1;
+	ssize_t n = write(fd, text, strlen(text));
+	int err = errno;
+
+	close(fd);
+	errno = err;
+	return n < 0 ? -1 : 0;
+}
+
+static int change_uid(uid_t uid, struct setup_error *error)
+{
+	if (setgroups(0, NULL) < 0 || setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "uid",
+				    "the set-up can not change to uid %u (CAP_SETUID and CAP_SETGID needed)",
+				    uid);
+	/* The change made us undumpable, and then the maps below belong to root. */
+	if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "uid", "PR_SET_DUMPABLE");
+	return 0;
+}
+
+static int no_user_namespace(int err, struct setup_error *error)
+{
+	char cause[160] = "forbidden by a security module or a container's filter: allow it for orch-reaper";
+	char text[32] = "";
+	static const char *const switches[] = {"/proc/sys/user/max_user_namespaces",
+					       "/proc/sys/kernel/unprivileged_userns_clone"};
+
+	if (err == EINVAL)
+		snprintf(cause, sizeof(cause), "the kernel lacks CONFIG_USER_NS");
+	for (size_t i = 0; i < 2; i++) {
+		int fd = open(switches[i], O_RDONLY | O_CLOEXEC);
+
+		if (fd < 0)
+			continue;
+		ssize_t n = read(fd, text, sizeof(text) - 1);
+
+		close(fd);
+		if (n > 0 && strtoul(text, NULL, 10) == 0)
+			snprintf(cause, sizeof(cause), "sysctl %s is 0: raise it",
+				 i == 0 ? "user.max_user_namespaces" : "kernel.unprivileged_userns_clone");
+	}
+	return confine_fail(error, ORCH_EUNENFORCEABLE, err, "userns",
+			    "no user namespace can be made, and without one nothing can be isolated (%s)",
+			    cause);
+}
+
+static int make_userns(uid_t uid, gid_t gid, struct setup_error *error)
+{
+	char map[64];
+
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
+		return no_user_namespace(errno, error);
+	if (write_text("/proc/self/setgroups", "deny") < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "userns.map", "/proc/self/setgroups");
+	snprintf(map, sizeof(map), "%u %u 1\n", ORCH_SPEC_INNER_ID, gid);
+	if (write_text("/proc/self/gid_map", map) < 0)
+		return confine_fail(error, ORCH_EUNENFORCEABLE, errno, "userns.map",
+				    "gid %u can not be mapped", gid);
+	snprintf(map, sizeof(map), "%u %u 1\n", ORCH_SPEC_INNER_ID, uid);
+	if (write_text("/proc/self/uid_map", map) < 0)
+		return confine_fail(error, ORCH_EUNENFORCEABLE, errno, "userns.map",
+				    "uid %u can not be mapped", uid);
+	return 0;
+}
+
+/* --- in PID 1 --------------------------------------------------------------------------------------- */
+
+static int net_up(const struct confine *confine, int *ret_listener, struct setup_error *error)
+{
+	struct ifreq request = {.ifr_name = "lo"};
+	struct sockaddr_in address = {
+		.sin_family = AF_INET,
+		.sin_port = htons(ORCH_BROKER_PORT),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0 || ioctl(fd, SIOCGIFFLAGS, &request) < 0)
+		goto fail;
+	request.ifr_flags |= IFF_UP | IFF_RUNNING;
+	if (ioctl(fd, SIOCSIFFLAGS, &request) < 0)
+		goto fail;
+	if (confine->header->net != ORCH_NET_BROKER) {
+		close(fd);
+		return 0;
+	}
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
+	    bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || listen(fd, SOMAXCONN) < 0)
+		goto fail;
+	*ret_listener = fd;
+	return 0;
+fail:
+	setup_fail(error, ORCH_ESYS, errno, "net", "the loopback network can not be set up");
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+/* Before the host's /proc goes away. The sysctl belongs to the user namespace of the process that writes it. */
+static int no_nested_userns(struct setup_error *error)
+{
+	if (write_text("/proc/sys/user/max_user_namespaces", "0") == 0)
+		return 0;
+	return confine_fail(error, ORCH_EUNENFORCEABLE, errno, "userns.nested",
+			    "nested user namespaces can not be forbidden: /proc/sys/user has to be writable");
+}
+
+static int drop_capabilities(struct setup_error *error)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}};
+	const unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
+				   SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
+				   SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
+
+	for (int capability = 0; capability < 64; capability++)
+		if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0) {
+			if (errno == EINVAL && capability > 0)
+				break; /* past the last one of this kernel */
+			return confine_fail(error, ORCH_ESYS, errno, "capabilities",
+					    "capability %d can not be dropped", capability);
+		}
+	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 ||
+	    prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0 || syscall(SYS_capset, &header, none) < 0 ||
+	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "capabilities",
+				    "the capabilities can not be dropped");
+	return 0;
+}
+
+/* Asked before any program is there: its own attempt would come too late to refuse the start. */
+static int check_seccomp(const struct confine *confine, struct setup_error *error)
+{
+	uint32_t action = SECCOMP_RET_ERRNO;
+
+	if (confine->header->seccomp != ORCH_PROTECT_REQUIRED ||
+	    syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0)
+		return 0;
+	return confine_no_seccomp(errno, error);
+}
+
+static int become_init(struct confine *confine, int control_fd, int *ret_listener_fd,
+		       struct setup_error *error)
+{
+	const char *name = confine->strings + confine->header->hostname;
+	int listener = -1;
+
+	if (sethostname(name, strnlen(name, 63)) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "uts", "the host name can not be set");
+	if (net_up(confine, &listener, error) < 0)
+		return -1;
+	if (no_nested_userns(error) < 0 || confine_root_build(confine, error) < 0 ||
+	    drop_capabilities(error) < 0 || check_seccomp(confine, error) < 0 ||
+	    confine_landlock(confine, error) < 0)
+		goto fail;
+	/* Same uid as the load, which must neither trace it nor look into it. */
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) {
+		setup_fail(error, ORCH_ESYS, errno, "dumpable", "PR_SET_DUMPABLE");
+		goto fail;
+	}
+	close_others(control_fd, listener);
+	*ret_listener_fd = listener;
+	return 0;
+fail:
+	if (listener >= 0)
+		close(listener);
+	return -1;
+}
+
+int confine_enter(struct confine *confine, uint32_t host_uid, int control_fd, int *ret_listener_fd,
+		  struct setup_error *error)
+{
+	bool as_root = geteuid() == 0 && host_uid != 0;
+	gid_t gid = as_root ? host_uid : getegid();
+
+	*ret_listener_fd = -1;
+	umask(022);
+	if (!as_root && host_uid != geteuid())
+		return confine_fail(error, ORCH_EINVAL, 0, "uid", "uid %u can not become uid %u",
+				    geteuid(), host_uid);
+	if (as_root &&
+	    (confine_trees_open(confine, host_uid, error) < 0 || change_uid(host_uid, error) < 0))
+		return -1;
+	if (make_userns(host_uid, gid, error) < 0)
+		return -1;
+	if (!as_root && confine_trees_open(confine, 0, error) < 0)
+		return -1;
+	if (supervise_clone_init(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP, control_fd) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "namespaces",
+				    "the namespaces can not be made");
+	return become_init(confine, control_fd, ret_listener_fd, error);
+}

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The new root: an empty tmpfs filled with what was allowed, entered by pivot_root, then made read-only. Inner paths
+ * are resolved below the root's descriptor and never through a symbolic link: a declared mount may lie inside a
+ * folder that an earlier load has filled.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "confine-private.h"
+
+#define MIB (1024u * 1024u)
+#define SHM_MAX (64u * (uint64_t)MIB)
+
+/* --- small steps ------------------------------------------------------------------------------------ */
+
+static int open_inner(int root, const char *path, uint64_t flags)
+{
+	struct open_how how = {
+		.flags = flags | O_CLOEXEC,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+	};
+
+	return (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+}
+
+/* Makes the folders on the way to `path` (relative) and, at its end, a folder or an empty file. O_PATH descriptor. */
+static int make_target(int root, const char *path, bool folder, struct setup_error *error)
+{
+	char part[PATH_MAX];
+	int fd = -1;
+
+	if (strlen(path) >= sizeof(part))
+		return confine_fail(error, ORCH_EINVAL, ENAMETOOLONG, "mount.target", "inner path /%.100s",
+				    path);
+	for (const char *end = path; *end; end += *end == '/') {
+		end += strcspn(end, "/");
+		memcpy(part, path, (size_t)(end - path));
+		part[end - path] = '\0';
+
+		int parent = -1;
+		char *slash = strrchr(part, '/');
+		const char *name = slash ? slash + 1 : part;
+		bool last = *end == '\0';
+
+		fd = open_inner(root, part, O_PATH | O_NOFOLLOW);
+		if (fd >= 0) {
+			if (!last)
+				close(fd);
+			continue;
+		}
+		if (errno != ENOENT)
+			return confine_fail(error, ORCH_ESYS, errno, "mount.target",
+					    "inner path /%s (no symbolic link is followed)", part);
+		if (slash)
+			*slash = '\0';
+		parent = slash ? open_inner(root, part, O_PATH | O_DIRECTORY) : dup(root);
+		if (slash)
+			*slash = '/';
+		if (parent >= 0 && (!last || folder))
+			fd = mkdirat(parent, name, 0755);
+		else if (parent >= 0)
+			fd = mknodat(parent, name, S_IFREG | 0444, 0);
+		int err = errno;
+
+		if (parent >= 0)
+			close(parent);
+		errno = err;
+		if (fd == 0)
+			fd = open_inner(root, part, O_PATH | O_NOFOLLOW);
+		if (fd < 0)
+			return confine_fail(error, ORCH_ESYS, errno, "mount.target",
+					    "inner path /%s can not be made", part);
+		if (!last)
+			close(fd);
+	}
+	return fd;
+}
+
+static int set_option(int fs, const char *key, const char *value)
+{
+	if (!value)
+		return fsconfig(fs, FSCONFIG_SET_FLAG, key, NULL, 0);
+	return fsconfig(fs, FSCONFIG_SET_STRING, key, value, 0);
+}
+
+/* A detached new file system; `options` are pairs, ended by NULL. Those it does not know are an error. */
+static int new_fs(const char *type, const char *const *options, unsigned int attr, struct setup_error *error)
+{
+	char step[48];
+	int fs = fsopen(type, FSOPEN_CLOEXEC), mount = -1;
+
+	snprintf(step, sizeof(step), "mount.%s", type);
+	if (fs < 0)
+		return confine_fail(error, errno == ENOSYS ? ORCH_EUNENFORCEABLE : ORCH_ESYS, errno, step,
+				    "a new %s can not be made (fsopen)", type);
+	for (size_t i = 0; options[i]; i += 2)
+		if (set_option(fs, options[i], options[i + 1]) < 0) {
+			setup_fail(error, ORCH_EUNENFORCEABLE, errno, step,
+				     "%s refuses the option %s: use Linux 5.12 or newer", type, options[i]);
+			goto out;
+		}
+	if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
+		mount = fsmount(fs, FSMOUNT_CLOEXEC, attr);
+	if (mount < 0 && errno == EPERM)
+		setup_fail(error, ORCH_EUNENFORCEABLE, errno, step,
+			     "a new %s is forbidden in a user namespace (parts of /proc are masked, as in a "
+			     "container?): run the container with an unmasked /proc", type);
+	else if (mount < 0)
+		setup_fail(error, ORCH_ESYS, errno, step, "a new %s can not be mounted", type);
+out:
+	close(fs);
+	return mount;
+}
+
+/* Takes `mount`. */
+static int attach(int mount, int target, const char *inner, struct setup_error *error)
+{
+	int result = 0;
+
+	if (mount < 0 || target < 0)
+		result = -1;
+	else if (move_mount(mount, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+		result = confine_fail(error, ORCH_ESYS, errno, "mount.attach",
+				      "%s can not be attached (move_mount)", inner);
+	if (mount >= 0)
+		close(mount);
+	if (target >= 0)
+		close(target);
+	return result;
+}
+
+static int new_tmpfs(int root, const char *inner, const char *mode, uint64_t bytes, unsigned int attr,
+		     struct setup_error *error)
+{
+	char size[24], inodes[24];
+
+	snprintf(size, sizeof(size), "%llu", (unsigned long long)bytes);
+	/* An inode costs about 1 KiB of kernel memory that the size does not count. */
+	snprintf(inodes, sizeof(inodes), "%llu", (unsigned long long)bytes / 4096 + 1024);
+	const char *const options[] = {"size", size, "nr_inodes", inodes, "mode", mode, NULL};
+	int mount = new_fs("tmpfs", options, attr, error);
+
+	return mount < 0 ? -1 : attach(mount, make_target(root, inner + 1, true, error), inner, error);
+}
+
+static int write_file(int root, const char *path, const char *text, struct setup_error *error)
+{
+	int fd = open_inner(root, path, O_WRONLY | O_NOFOLLOW | O_TRUNC);
+	size_t length = strlen(text);
+
+	if (fd < 0 || write(fd, text, length) != (ssize_t)length) {
+		setup_fail(error, ORCH_ESYS, errno, "root.etc", "/%s can not be written", path);
+		if (fd >= 0)
+			close(fd);
+		return -1;
+	}
+	close(fd);
+	return 0;
+}
+
+/* --- parts -------------------------------------------------------------------------------------------- */
+
+static int make_etc(const struct confine *confine, struct setup_error *error)
+{
+	char hosts[160], hostname[80];
+	const char *name = confine->strings + confine->header->hostname;
+
+	snprintf(hosts, sizeof(hosts), "127.0.0.1\tlocalhost %.63s\n::1\tlocalhost\n", name);
+	snprintf(hostname, sizeof(hostname), "%.63s\n", name);
+	const struct {
+		const char *path, *text;
+	} files[] = {
+		{"etc/passwd", "root:x:0:0:root:/nonexistent:/bin/false\n"
+			       "agent:x:1000:1000:agent:/tmp/home:/bin/sh\n"
+			       "nobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"},
+		{"etc/group", "root:x:0:\nagent:x:1000:\nnogroup:x:65534:\n"},
+		{"etc/hosts", hosts},
+		{"etc/hostname", hostname},
+		{"etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\nservices: files\n"
+				      "protocols: files\n"},
+	};
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		int fd = make_target(confine->root_fd, files[i].path, false, error);
+
+		if (fd < 0)
+			return -1;
+		/* The owner, uid 1000, has to write it once; the root is read-only afterwards. */
+		close(fd);
+		if (fchmodat(confine->root_fd, files[i].path, 0644, 0) < 0)
+			return confine_fail(error, ORCH_ESYS, errno, "root.etc", "/%s", files[i].path);
+		if (write_file(confine->root_fd, files[i].path, files[i].text, error) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* /bin -> usr/bin and so on, as on the host (merged /usr). */
+static int make_links(int root, struct setup_error *error)
+{
+	static const char *const names[] = {"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"};
+	char target[256];
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		ssize_t n = readlink(names[i], target, sizeof(target) - 1);
+
+		if (n <= 0)
+			continue;
+		target[n] = '\0';
+		if (symlinkat(target, root, names[i] + 1) < 0)
+			return confine_fail(error, ORCH_ESYS, errno, "root.links", "%s", names[i]);
+	}
+	return 0;
+}
+
+static int make_dev(const struct confine *confine, struct setup_error *error)
+{
+	static const char *const links[][2] = {
+		{"/proc/self/fd", "dev/fd"},     {"/proc/self/fd/0", "dev/stdin"},
+		{"/proc/self/fd/1", "dev/stdout"}, {"/proc/self/fd/2", "dev/stderr"},
+		{"pts/ptmx", "dev/ptmx"},
+	};
+	static const char *const pts_options[] = {"mode", "0620", "ptmxmode", "0666", NULL};
+	uint64_t shm = confine->header->tmp_bytes < SHM_MAX ? confine->header->tmp_bytes : SHM_MAX;
+	int root = confine->root_fd, mount;
+
+	if (new_tmpfs(root, "/dev", "0755", MIB, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, error) < 0)
+		return -1;
+	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++)
+		if (symlinkat(links[i][0], root, links[i][1]) < 0)
+			return confine_fail(error, ORCH_ESYS, errno, "root.dev", "/%s", links[i][1]);
+	mount = new_fs("devpts", pts_options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, error);
+	if (mount < 0 ||
+	    attach(mount, make_target(root, "dev/pts", true, error), "/dev/pts", error) < 0)
+		return -1;
+	return new_tmpfs(root, "/dev/shm", "1777", shm,
+			 MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, error);
+}
+
+static int make_tmp(const struct confine *confine, struct setup_error *error)
+{
+	if (new_tmpfs(confine->root_fd, "/tmp", "1777", confine->header->tmp_bytes,
+		      MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, error) < 0)
+		return -1;
+	if (mkdirat(confine->root_fd, "tmp/home", 0700) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "root.tmp", "/tmp/home");
+	return 0;
+}
+
+/*
+ * Only the load's own processes: no /proc/sys (core_pattern is writable by kuid 0 whatever its capabilities), no
+ * /proc/kmsg, and with hidepid=ptraceable not even our init, which is not dumpable.
+ */
+static int make_proc(const struct confine *confine, struct setup_error *error)
+{
+	static const char *const options[] = {"subset", "pid", "hidepid", "ptraceable", NULL};
+	int mount = new_fs("proc", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, error);
+
+	if (mount < 0)
+		return -1;
+	return attach(mount, make_target(confine->root_fd, "proc", true, error), "/proc", error);
+}
+
+static int attach_trees(struct confine *confine, bool declared, struct setup_error *error)
+{
+	size_t first = confine->tree_count - confine->header->mounts_count;
+
+	for (size_t i = declared ? first : 0; i < (declared ? confine->tree_count : first); i++) {
+		struct confine_tree *tree = &confine->trees[i];
+
+		if (tree->fd < 0)
+			continue;
+		int target = make_target(confine->root_fd, tree->inner + 1, tree->folder, error);
+		int mount = tree->fd;
+
+		tree->fd = -1;
+		if (attach(mount, target, tree->inner, error) < 0)
+			return -1;
+		tree->attached = true;
+	}
+	return 0;
+}
+
+static int read_only(int root, const char *inner, struct setup_error *error)
+{
+	struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
+
+	if (mount_setattr(root, inner, AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "root.readonly",
+				    "/%s can not be made read-only", inner);
+	return 0;
+}
+
+/* The old root ends up mounted over the new one, where it is detached. */
+static int enter(struct confine *confine, struct setup_error *error)
+{
+	if (fchdir(confine->root_fd) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "root.pivot",
+				    "the new root can not be entered (is the host's root an initramfs?)");
+	if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "root.pivot",
+				    "the old root can not be detached");
+	return 0;
+}
+
+int confine_root_build(struct confine *confine, struct setup_error *error)
+{
+	static const char *const options[] = {"size", "4m", "nr_inodes", "4096", "mode", "0755", NULL};
+
+	/* Nothing that is mounted here may reach the host, nothing of the host's may appear here. */
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "mount.private",
+				    "mount propagation can not be ended");
+	confine->root_fd = new_fs("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, error);
+	if (confine->root_fd < 0)
+		return -1;
+	if (move_mount(confine->root_fd, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "root.attach",
+				    "the new root can not be attached");
+	if (confine->header->root == ORCH_ROOT_TOOLS &&
+	    (make_etc(confine, error) < 0 || make_links(confine->root_fd, error) < 0))
+		return -1;
+	if (make_dev(confine, error) < 0 || make_tmp(confine, error) < 0 ||
+	    make_proc(confine, error) < 0 || attach_trees(confine, false, error) < 0)
+		return -1;
+	if (attach_trees(confine, true, error) < 0)
+		return -1;
+	if (read_only(confine->root_fd, "dev", error) < 0 || read_only(confine->root_fd, "", error) < 0 ||
+	    enter(confine, error) < 0)
+		return -1;
+	close(confine->root_fd);
+	confine->root_fd = -1;
+	return 0;
+}

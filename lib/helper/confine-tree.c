@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Host paths become detached mounts (open_tree) with their attributes set before anything inside can see them. Each
+ * path is resolved once; from then on only file descriptors are used.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "confine-private.h"
+
+#define READ ORCH_PATH_READ
+#define READ_EXEC (ORCH_PATH_READ | ORCH_PATH_EXEC)
+#define READ_WRITE (ORCH_PATH_READ | ORCH_PATH_WRITE)
+
+static const struct confine_tree tools[] = {
+	{.host = "/usr", .access = READ_EXEC},
+	/* Only where /usr is not merged: otherwise these are symbolic links, see make_links(). */
+	{.host = "/bin", .access = READ_EXEC, .optional = true},
+	{.host = "/sbin", .access = READ_EXEC, .optional = true},
+	{.host = "/lib", .access = READ_EXEC, .optional = true},
+	{.host = "/lib32", .access = READ_EXEC, .optional = true},
+	{.host = "/lib64", .access = READ_EXEC, .optional = true},
+	{.host = "/libx32", .access = READ_EXEC, .optional = true},
+	{.host = "/etc/alternatives", .access = READ, .optional = true},
+	{.host = "/etc/ld.so.cache", .access = READ, .optional = true},
+	{.host = "/etc/ld.so.conf", .access = READ, .optional = true},
+	{.host = "/etc/ld.so.conf.d", .access = READ, .optional = true},
+	{.host = "/etc/localtime", .access = READ, .optional = true},
+	{.host = "/etc/ssl/certs", .access = READ, .optional = true},
+};
+
+static const struct confine_tree devices[] = {
+	{.host = "/dev/null", .access = READ_WRITE, .device = true},
+	{.host = "/dev/zero", .access = READ_WRITE, .device = true},
+	{.host = "/dev/full", .access = READ_WRITE, .device = true},
+	{.host = "/dev/random", .access = READ_WRITE, .device = true},
+	{.host = "/dev/urandom", .access = READ_WRITE, .device = true},
+	{.host = "/dev/tty", .access = READ_WRITE, .device = true, .optional = true},
+};
+
+static void add_preset(struct confine *confine, const struct confine_tree *preset, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		struct confine_tree *tree = &confine->trees[confine->tree_count++];
+
+		*tree = preset[i];
+		tree->inner = tree->host;
+		tree->fd = -1;
+	}
+}
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+int confine_trees_list(struct confine *confine, struct setup_error *error)
+{
+	const struct orch_spec_header *header = confine->header;
+
+	confine->trees = calloc(COUNT(tools) + COUNT(devices) + header->mounts_count,
+				sizeof(*confine->trees));
+	if (!confine->trees)
+		return confine_fail(error, ORCH_ENOMEM, 0, "spec", "no memory for the mounts");
+	if (header->root == ORCH_ROOT_TOOLS)
+		add_preset(confine, tools, COUNT(tools));
+	add_preset(confine, devices, COUNT(devices));
+	for (uint32_t i = 0; i < header->mounts_count; i++) {
+		struct confine_tree *tree = &confine->trees[confine->tree_count++];
+
+		tree->host = confine->strings + confine->mounts[i].host;
+		tree->inner = confine->strings + confine->mounts[i].inner;
+		tree->access = confine->mounts[i].access;
+		tree->fd = -1;
+		if (tree->access & ORCH_PATH_OWN)
+			tree->access |= ORCH_PATH_READ | ORCH_PATH_WRITE | ORCH_PATH_EXEC;
+	}
+	return 0;
+}
+
+static uint64_t attributes(const struct confine_tree *tree)
+{
+	uint64_t attr = MOUNT_ATTR_NOSUID;
+
+	if (!tree->device)
+		attr |= MOUNT_ATTR_NODEV;
+	if (!(tree->access & ORCH_PATH_EXEC))
+		attr |= MOUNT_ATTR_NOEXEC;
+	if (!(tree->access & ORCH_PATH_WRITE))
+		attr |= MOUNT_ATTR_RDONLY;
+	return attr;
+}
+
+/* 1: opened, 0: an optional one that is not there. */
+static int open_tree_at(struct confine_tree *tree, uid_t own_uid, struct setup_error *error)
+{
+	struct stat st;
+	/* Of the preset: a symbolic link at the top level is made again as one. */
+	bool top = tree->optional && !strchr(tree->host + 1, '/');
+	int path = open(tree->host, O_PATH | O_CLOEXEC | (top ? O_NOFOLLOW : 0));
+
+	if (path < 0 && tree->optional)
+		return 0;
+	if (path < 0)
+		return confine_fail(error, errno == ENOENT ? ORCH_ENOENT : ORCH_ESYS, errno, "mount.host",
+				    "host path %s can not be opened", tree->host);
+	if (fstat(path, &st) < 0) {
+		setup_fail(error, ORCH_ESYS, errno, "mount.host", "host path %s", tree->host);
+		goto fail;
+	}
+	if (top && S_ISLNK(st.st_mode)) {
+		close(path);
+		return 0;
+	}
+	tree->folder = S_ISDIR(st.st_mode);
+	if (own_uid && tree->access & ORCH_PATH_OWN && confine_own(path, tree->host, own_uid, error) < 0)
+		goto fail;
+	tree->fd = open_tree(path, "", AT_EMPTY_PATH | AT_RECURSIVE | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	if (tree->fd < 0) {
+		setup_fail(error, errno == ENOSYS ? ORCH_EUNENFORCEABLE : ORCH_ESYS, errno, "mount.clone",
+			     "host path %s can not be bound (open_tree)", tree->host);
+		goto fail;
+	}
+	struct mount_attr attr = {.attr_set = attributes(tree), .propagation = MS_PRIVATE};
+
+	if (mount_setattr(tree->fd, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0) {
+		setup_fail(error, errno == ENOSYS ? ORCH_EUNENFORCEABLE : ORCH_ESYS, errno,
+			     "mount.attributes", "the attributes of %s can not be set (mount_setattr)",
+			     tree->host);
+		goto fail;
+	}
+	close(path);
+	return 1;
+fail:
+	close(path);
+	return -1;
+}
+
+int confine_trees_open(struct confine *confine, uid_t own_uid, struct setup_error *error)
+{
+	for (size_t i = 0; i < confine->tree_count; i++)
+		if (open_tree_at(&confine->trees[i], own_uid, error) < 0)
+			return -1;
+	return 0;
+}
+
+void confine_trees_close(struct confine *confine)
+{
+	for (size_t i = 0; i < confine->tree_count; i++) {
+		if (confine->trees[i].fd >= 0)
+			close(confine->trees[i].fd);
+		confine->trees[i].fd = -1;
+	}
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The seccomp program. Allowed by default, so that compilers, interpreters and the agents' own programs run; denied
+ * is what reaches out of the namespaces, widens the kernel's surface, or gets around the other layers. Calls newer
+ * than this list give ENOSYS, as on an older kernel.
+ */
+#include <asm/unistd.h>
+#include <errno.h>
+#include <linux/sched.h>
+#include <pthread.h>
+#include <seccomp.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include "../sandbox-private.h"
+
+/* Numbers from 424 on are the same on every architecture; the highest that was read is Linux 6.18's. */
+#define LAST_KNOWN 470
+#define LAST_FUTURE 560
+
+/* Calls newer than libseccomp 2.5. */
+#define NR_OPEN_TREE_ATTR 467
+#define NR_LISTMOUNT 458
+#define NR_STATMOUNT 457
+#define NR_LISTNS 470
+
+#define LOW 0xffffffffu /* the kernel looks at 32 bits of these arguments */
+
+static const struct {
+	int call;
+	int error;
+} denied[] = {
+	/* Keys of the user, of other namespaces too. */
+	{SCMP_SYS(add_key), EPERM},
+	{SCMP_SYS(keyctl), EPERM},
+	{SCMP_SYS(request_key), EPERM},
+	/* Goes around this filter: IORING_OP_SOCKET worked where socket() was denied. */
+	{SCMP_SYS(io_uring_setup), ENOSYS},
+	{SCMP_SYS(io_uring_enter), ENOSYS},
+	{SCMP_SYS(io_uring_register), ENOSYS},
+	{SCMP_SYS(bpf), EPERM},
+	{SCMP_SYS(perf_event_open), EPERM},
+	{SCMP_SYS(userfaultfd), EPERM},
+	{SCMP_SYS(fanotify_init), EPERM},
+	/* ptrace itself stays (debuggers, LeakSanitizer): only the load's own processes are in reach. */
+	{SCMP_SYS(process_vm_readv), EPERM},
+	{SCMP_SYS(process_vm_writev), EPERM},
+	{SCMP_SYS(pidfd_getfd), EPERM},
+	/* Namespaces and mounts. */
+	{SCMP_SYS(setns), EPERM},
+	{SCMP_SYS(mount), EPERM},
+	{SCMP_SYS(umount2), EPERM},
+	{SCMP_SYS(pivot_root), EPERM},
+	{SCMP_SYS(chroot), EPERM},
+	{SCMP_SYS(fsopen), EPERM},
+	{SCMP_SYS(fsconfig), EPERM},
+	{SCMP_SYS(fsmount), EPERM},
+	{SCMP_SYS(fspick), EPERM},
+	{SCMP_SYS(open_tree), EPERM},
+	{SCMP_SYS(move_mount), EPERM},
+	{SCMP_SYS(mount_setattr), EPERM},
+	{NR_OPEN_TREE_ATTR, EPERM},
+	{NR_STATMOUNT, ENOSYS},
+	{NR_LISTMOUNT, ENOSYS},
+	{NR_LISTNS, ENOSYS},
+	{SCMP_SYS(name_to_handle_at), EPERM},
+	{SCMP_SYS(open_by_handle_at), EPERM},
+	/* Its flags are in memory, where a filter can not look: libc falls back to clone. */
+	{SCMP_SYS(clone3), ENOSYS},
+	/* The machine. */
+	{SCMP_SYS(kexec_load), EPERM},
+	{SCMP_SYS(kexec_file_load), EPERM},
+	{SCMP_SYS(init_module), EPERM},
+	{SCMP_SYS(finit_module), EPERM},
+	{SCMP_SYS(delete_module), EPERM},
+	{SCMP_SYS(reboot), EPERM},
+	{SCMP_SYS(swapon), EPERM},
+	{SCMP_SYS(swapoff), EPERM},
+	{SCMP_SYS(acct), EPERM},
+	{SCMP_SYS(quotactl), EPERM},
+	{SCMP_SYS(quotactl_fd), EPERM},
+	{SCMP_SYS(syslog), EPERM},
+	{SCMP_SYS(vhangup), EPERM},
+	{SCMP_SYS(settimeofday), EPERM},
+	{SCMP_SYS(clock_settime), EPERM},
+	{SCMP_SYS(iopl), EPERM},
+	{SCMP_SYS(ioperm), EPERM},
+	{SCMP_SYS(modify_ldt), EPERM},
+	{SCMP_SYS(uselib), ENOSYS},
+	{SCMP_SYS(lookup_dcookie), ENOSYS},
+	{SCMP_SYS(nfsservctl), ENOSYS},
+	{SCMP_SYS(_sysctl), ENOSYS},
+	{SCMP_SYS(vserver), ENOSYS},
+};
+
+static int deny_calls(scmp_filter_ctx filter)
+{
+	int result = 0;
+
+	for (size_t i = 0; result == 0 && i < sizeof(denied) / sizeof(denied[0]); i++) {
+		result = seccomp_rule_add(filter, SCMP_ACT_ERRNO(denied[i].error), denied[i].call, 0);
+		/* A call that this architecture does not have. */
+		if (result == -EDOM || result == -EFAULT || (result == -EINVAL && denied[i].call < 0))
+			result = 0;
+	}
+	for (int call = LAST_KNOWN + 1; result == 0 && call <= LAST_FUTURE; call++)
+		result = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), call, 0);
+	return result;
+}
+
+static int deny_namespaces(scmp_filter_ctx filter)
+{
+	static const uint64_t flags[] = {CLONE_NEWUSER, CLONE_NEWNS,  CLONE_NEWPID,    CLONE_NEWNET,
+					 CLONE_NEWIPC,  CLONE_NEWUTS, CLONE_NEWCGROUP, CLONE_NEWTIME};
+	int result = 0;
+
+	for (size_t i = 0; result == 0 && i < sizeof(flags) / sizeof(flags[0]); i++) {
+		result = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(unshare), 1,
+					  SCMP_A0(SCMP_CMP_MASKED_EQ, flags[i], flags[i]));
+		/* CLONE_NEWTIME is in the exit signal's bits of clone(). */
+		if (result == 0 && flags[i] != CLONE_NEWTIME)
+			result = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1,
+#if defined(__s390__)
+						  SCMP_A1(SCMP_CMP_MASKED_EQ, flags[i], flags[i]));
+#else
+						  SCMP_A0(SCMP_CMP_MASKED_EQ, flags[i], flags[i]));
+#endif
+	}
+	return result;
+}
+
+/* Typing into a terminal that somebody else reads. */
+static int deny_terminal_input(scmp_filter_ctx filter)
+{
+	static const uint64_t requests[] = {TIOCSTI, TIOCLINUX};
+	int result = 0;
+
+	for (size_t i = 0; result == 0 && i < 2; i++)
+		result = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(ioctl), 1,
+					  SCMP_A1(SCMP_CMP_MASKED_EQ, LOW, requests[i]));
+	return result;
+}
+
+/* Unix, IPv4, IPv6 and netlink's ROUTE (getifaddrs) stay; vsock, packet, alg and the rest go. */
+static int deny_sockets(scmp_filter_ctx filter)
+{
+	const uint64_t last = 63; /* above AF_MAX */
+	int result = 0;
+
+	for (uint64_t family = 0; result == 0 && family <= last; family++) {
+		if (family == AF_UNIX || family == AF_INET || family == AF_INET6 || family == AF_NETLINK)
+			continue;
+		result = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
+					  SCMP_A0(SCMP_CMP_MASKED_EQ, LOW, family));
+	}
+	if (result == 0)
+		result = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
+					  SCMP_A0(SCMP_CMP_GT, last));
+	if (result == 0)
+		result = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 2,
+					  SCMP_A0(SCMP_CMP_EQ, AF_NETLINK), SCMP_A2(SCMP_CMP_NE, 0));
+	if (result == 0)
+		result = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socketpair), 1,
+					  SCMP_A0(SCMP_CMP_NE, AF_UNIX));
+	return result;
+}
+
+static int export_program(scmp_filter_ctx filter, struct orch_buf *ret_program)
+{
+	char bytes[4096];
+	ssize_t n;
+	_cleanup_close_ int fd = memfd_create("orch-seccomp", MFD_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	int result = seccomp_export_bpf(filter, fd);
+
+	if (result < 0)
+		return result;
+	if (lseek(fd, 0, SEEK_SET) < 0)
+		return -errno;
+	while ((n = read(fd, bytes, sizeof(bytes))) > 0)
+		orch_buf_add(ret_program, bytes, (size_t)n);
+	return n < 0 ? -errno : 0;
+}
+
+static int make_filter(struct orch_buf *ret_program)
+{
+	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+	int result;
+
+	if (!filter)
+		return -ENOMEM;
+	/* Other architectures' calls (i386, x32) would need a list of their own. */
+	result = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS));
+	if (result == 0)
+		result = seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+	if (result == 0)
+		result = deny_calls(filter);
+	if (result == 0)
+		result = deny_namespaces(filter);
+	if (result == 0)
+		result = deny_terminal_input(filter);
+	if (result == 0)
+		result = deny_sockets(filter);
+	if (result == 0)
+		result = export_program(filter, ret_program);
+	seccomp_release(filter);
+	return result == 0 && ret_program->failed ? -ENOMEM : result;
+}
+
+/* libseccomp needs a millisecond for it, and it is the same for every sandbox. */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct orch_buf shared_program;
+static int shared_result;
+
+static void make_shared(void)
+{
+	shared_result = make_filter(&shared_program);
+}
+
+int32_t orch_sandbox_filter(const void **ret_program, size_t *ret_length, orch_error **reterr)
+{
+	pthread_once(&once, make_shared);
+	if (shared_result < 0)
+		return orch_fail(reterr, shared_result == -ENOMEM ? ORCH_ENOMEM : ORCH_ESYS, -shared_result,
+				 "seccomp", "the filter can not be made");
+	*ret_program = shared_program.data;
+	*ret_length = shared_program.length;
+	return 0;
+}

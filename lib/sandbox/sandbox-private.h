@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ORCH_SANDBOX_PRIVATE_H
+#define ORCH_SANDBOX_PRIVATE_H
+
+#include <orch/sandbox.h>
+
+#include "../core/core-private.h"
+#include "../reaper/reaper-private.h"
+
+struct sandbox_path {
+	char *host;
+	char *inner;
+	uint32_t access;
+};
+
+struct sandbox_variable {
+	char *name;
+	char *text; /* "NAME=value" */
+};
+
+enum sandbox_state { SANDBOX_NEW, SANDBOX_STARTING, SANDBOX_STARTED, SANDBOX_FAILED };
+
+/* Outlives the sandbox where the scope does: NULL then. */
+struct sandbox_link {
+	orch_sandbox *sandbox;
+	atomic_uint references;
+};
+
+struct orch_sandbox {
+	atomic_uint references;
+	orch_ctx *ctx;
+	struct orch_sandbox_opts opts; /* defaults filled in; label owned */
+	enum sandbox_state state;
+	struct sandbox_path *paths;
+	size_t path_count;
+	const char *cwd; /* inner path of the workspace, or "/" */
+	struct sandbox_variable *variables;
+	size_t variable_count;
+	uint32_t landlock, seccomp, memory; /* ORCH_PROTECT_* */
+	const char *memory_mechanism;       /* what limits memory; NULL: nothing */
+	uint32_t host_uid;
+	orch_scope *scope;
+	struct sandbox_link *link;
+	orch_error *start_error;
+	orch_sandbox_start_fn start_fn;
+	void *start_userdata;
+	orch_destroy_fn start_destroy;
+};
+
+/* spec.c: the sealed memfd for orch-reaper. */
+int32_t orch_sandbox_spec(const orch_sandbox *sandbox, int *ret_fd, orch_error **reterr);
+
+/* seccomp.c: the program as BPF, struct sock_filter[], in static storage. Length in bytes. */
+int32_t orch_sandbox_filter(const void **ret_program, size_t *ret_length, orch_error **reterr);
+
+/*
+ * uid.c: a uid for the load: as root one that no other sandbox of this process has, else the caller's own. An
+ * unneeded one is given back.
+ */
+int32_t orch_sandbox_uid_take(uint32_t *ret_uid, orch_error **reterr);
+void orch_sandbox_uid_release(uint32_t uid);
+
+/* policy.c */
+void orch_sandbox_policy_free(orch_sandbox *sandbox);
+int32_t orch_sandbox_policy_init(orch_sandbox *sandbox, orch_error **reterr);
+int32_t orch_sandbox_check_builder(orch_sandbox *sandbox, orch_error **reterr);
+/* "NAME=value" strings of the sandbox with `envp` (may be NULL) over them; NULL-terminated. Caller frees the array only. */
+const char **orch_sandbox_environment(const orch_sandbox *sandbox, const char *const *envp);
+
+#endif

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writing the specification (spec.h). */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <stdio.h>
+#include <sys/mman.h>
+
+#include "sandbox-private.h"
+#include "spec.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 */
+#endif
+
+struct writer {
+	struct orch_buf tables;
+	struct orch_buf strings;
+};
+
+static uint32_t add_string(struct writer *writer, const char *text)
+{
+	uint32_t offset = (uint32_t)writer->strings.length;
+
+	orch_buf_add(&writer->strings, text, strlen(text) + 1);
+	return offset;
+}
+
+static size_t depth(const char *path)
+{
+	size_t count = 0;
+
+	for (; *path; path++)
+		count += *path == '/';
+	return count;
+}
+
+static int by_depth(const void *a, const void *b)
+{
+	size_t da = depth((*(const struct sandbox_path *const *)a)->inner);
+	size_t db = depth((*(const struct sandbox_path *const *)b)->inner);
+
+	return (da > db) - (da < db);
+}
+
+/* Parents first, or a mount would cover what was mounted below it. */
+static int32_t add_mounts(struct writer *writer, const orch_sandbox *sandbox, orch_error **reterr)
+{
+	_cleanup_free_ struct sandbox_path **sorted = calloc(sandbox->path_count + 1, sizeof(*sorted));
+
+	if (!sorted)
+		return orch_fail_memory(reterr);
+	for (size_t i = 0; i < sandbox->path_count; i++)
+		sorted[i] = &sandbox->paths[i];
+	qsort(sorted, sandbox->path_count, sizeof(*sorted), by_depth);
+	for (size_t i = 0; i < sandbox->path_count; i++) {
+		struct orch_spec_mount mount = {
+			.host = add_string(writer, sorted[i]->host),
+			.inner = add_string(writer, sorted[i]->inner),
+			.access = sorted[i]->access,
+		};
+
+		orch_buf_add(&writer->tables, &mount, sizeof(mount));
+	}
+	return 0;
+}
+
+static void align(struct orch_buf *buf)
+{
+	static const char zeros[8];
+
+	orch_buf_add(buf, zeros, (8 - buf->length % 8) % 8);
+}
+
+static int write_all(int fd, const void *bytes, size_t length)
+{
+	size_t done = 0;
+
+	while (done < length) {
+		ssize_t n = write(fd, (const char *)bytes + done, length - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -1;
+		done += (size_t)n;
+	}
+	return 0;
+}
+
+static int32_t seal(const struct orch_buf *file, int *ret_fd, orch_error **reterr)
+{
+	_cleanup_close_ int fd =
+		memfd_create("orch-sandbox-spec", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create("orch-sandbox-spec", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0 || write_all(fd, file->data, file->length) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+		return orch_fail(reterr, ORCH_ESYS, errno, "spec", "the specification can not be written");
+	*ret_fd = orch_steal_fd(&fd);
+	return 0;
+}
+
+int32_t orch_sandbox_spec(const orch_sandbox *sandbox, int *ret_fd, orch_error **reterr)
+{
+	struct writer writer = {{0}, {0}};
+	struct orch_buf file = {0};
+	const void *filter = NULL;
+	size_t filter_length = 0;
+	struct orch_spec_header header = {
+		.magic = ORCH_SPEC_MAGIC,
+		.version = ORCH_SPEC_VERSION,
+		.root = sandbox->opts.root,
+		.net = sandbox->opts.net,
+		.landlock = sandbox->landlock,
+		.seccomp = sandbox->seccomp,
+		.max_processes = sandbox->opts.max_processes,
+		.max_open_files = sandbox->opts.max_open_files,
+		.max_file_bytes = sandbox->opts.max_file_mib << 20,
+		.tmp_bytes = sandbox->opts.tmp_mib << 20,
+		.hostname = add_string(&writer, "sandbox"),
+		.cwd = add_string(&writer, sandbox->cwd),
+	};
+	int32_t code = 0;
+
+	if (sandbox->seccomp != ORCH_PROTECT_OFF)
+		code = orch_sandbox_filter(&filter, &filter_length, reterr);
+	header.filter_offset = sizeof(header);
+	header.filter_count = (uint32_t)(filter_length / sizeof(struct sock_filter));
+	orch_buf_add(&writer.tables, filter, filter_length);
+	header.mounts_offset = (uint32_t)(sizeof(header) + writer.tables.length);
+	header.mounts_count = (uint32_t)sandbox->path_count;
+	if (code == 0)
+		code = add_mounts(&writer, sandbox, reterr);
+	header.env_offset = (uint32_t)(sizeof(header) + writer.tables.length);
+	header.env_count = (uint32_t)sandbox->variable_count;
+	for (size_t i = 0; i < sandbox->variable_count; i++) {
+		uint32_t offset = add_string(&writer, sandbox->variables[i].text);
+
+		orch_buf_add(&writer.tables, &offset, sizeof(offset));
+	}
+	align(&writer.tables);
+	header.strings_offset = (uint32_t)(sizeof(header) + writer.tables.length);
+	header.strings_length = (uint32_t)writer.strings.length;
+	header.length = header.strings_offset + header.strings_length;
+
+	orch_buf_add(&file, &header, sizeof(header));
+	orch_buf_add(&file, writer.tables.data, writer.tables.length);
+	orch_buf_add(&file, writer.strings.data, writer.strings.length);
+	if (code == 0 && (file.failed || writer.tables.failed || writer.strings.failed))
+		code = orch_fail_memory(reterr);
+	if (code == 0 && file.length > ORCH_SPEC_MAX_BYTES)
+		code = orch_fail(reterr, ORCH_ETOOBIG, 0, "spec",
+				 "paths and environment of the sandbox exceed %u bytes", ORCH_SPEC_MAX_BYTES);
+	if (code == 0)
+		code = seal(&file, ret_fd, reterr);
+	orch_buf_free(&file);
+	orch_buf_free(&writer.tables);
+	orch_buf_free(&writer.strings);
+	return code;
+}
+
+_Static_assert(sizeof(struct orch_spec_header) % 8 == 0, "the seccomp program is aligned");
