@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <orch/version.h>
+
+#include "helper.h"
+
+#define SOCKET_FD 3
+/* How long the helper stays to confirm the deaths after its host is gone. */
+#define ENDING_MS 10000
+#define REQUESTS 64
+
+/* Not blocking: what does not fit waits. Bounded by what the host asked for. */
+void host_send(struct helper *helper, struct wire_packet *packet)
+{
+	struct wire_packet moved = *packet;
+	packet->fd_count = 0;
+	if (helper->host_fd < 0)
+		wire_packet_close(&moved);
+	else
+		wire_queue_add(&helper->to_host, &moved);
+}
+
+static void host_gone(struct helper *helper)
+{
+	close_fd(&helper->host_fd);
+	close_fd(&helper->host_pidfd);
+	wire_queue_clear(&helper->to_host);
+	scopes_kill_all(helper);
+}
+
+static void greet(struct helper *helper, struct wire_packet *hello, int error)
+{
+	struct wire_packet reply = wire_packet(WIRE_HELLO, 0, 0);
+	wire_copy(reply.message.text, WIRE_TEXT_MAX, ORCH_VERSION_STRING);
+	wire_send(helper->host_fd, &reply);
+	if (error || hello->message.type != WIRE_HELLO || hello->fd_count != 1 ||
+	    strcmp(hello->message.text, ORCH_VERSION_STRING) != 0) {
+		host_gone(helper);
+		return;
+	}
+	helper->greeted = true;
+	helper->host_pidfd = hello->fds[0];
+	hello->fd_count = 0;
+}
+
+static void hear_host(struct helper *helper)
+{
+	for (int i = 0; i < REQUESTS && helper->host_fd >= 0; i++) {
+		struct wire_packet packet;
+		int error = wire_receive(helper->host_fd, &packet);
+		if (error == -EAGAIN)
+			return;
+		if (!helper->greeted && error != -EPIPE)
+			greet(helper, &packet, error);
+		else if (error || scopes_request(helper, &packet) < 0)
+			host_gone(helper);
+		wire_packet_close(&packet);
+	}
+}
+
+static void run(struct helper *helper)
+{
+	struct pollfd *fds = NULL;
+	size_t capacity = 0;
+	int64_t end_us = -1;
+	for (;;) {
+		size_t needed = 2 + 3 * scopes_count(helper);
+		if (needed > capacity) {
+			struct pollfd *grown = realloc(fds, 2 * needed * sizeof(*fds));
+			if (!grown)
+				break;
+			fds = grown;
+			capacity = 2 * needed;
+		}
+		int timeout_ms = -1;
+		fds[0] = (struct pollfd){.fd = helper->host_fd,
+					 .events = (short)(POLLIN | (helper->to_host.length ? POLLOUT : 0))};
+		fds[1] = (struct pollfd){.fd = helper->host_pidfd, .events = POLLIN};
+		size_t count = 2 + scopes_poll(helper, fds + 2, &timeout_ms);
+		if (helper->host_fd < 0) {
+			end_us = end_us < 0 ? now_us() + ENDING_MS * 1000 : end_us;
+			if (!helper->scopes || now_us() >= end_us)
+				break;
+			timeout_ms = timeout_ms < 0 || timeout_ms > 100 ? 100 : timeout_ms;
+		}
+		if (poll(fds, count, timeout_ms) < 0 && errno != EINTR)
+			break;
+		/* A worker that the host forked keeps the socket open: the pidfd tells the host's own end. */
+		if (helper->host_fd >= 0 && fds[1].revents)
+			host_gone(helper);
+		if (helper->host_fd >= 0 && fds[0].revents & (POLLIN | POLLHUP | POLLERR))
+			hear_host(helper);
+		scopes_step(helper);
+		if (helper->host_fd >= 0 && helper->to_host.length) {
+			int error = wire_queue_flush(&helper->to_host, helper->host_fd);
+			if (error && error != -EAGAIN)
+				host_gone(helper);
+		}
+	}
+	free(fds);
+}
+
+int main(int argc, char **argv)
+{
+	struct helper helper = {.host_fd = SOCKET_FD, .host_pidfd = -1};
+	int type = 0;
+	socklen_t size = sizeof(type);
+
+	if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+		printf("orch-reaper %s\n", ORCH_VERSION_STRING);
+		return 0;
+	}
+#ifdef ORCH_HAVE_CONFINE
+	/* The positive control of a live probe (lib/sandbox/report.c): the same attempt, outside. */
+	if (argc == 3 && strcmp(argv[1], "--probe") == 0)
+		return confine_probe(argv[2]);
+#endif
+	if (argc != 1 || getsockopt(SOCKET_FD, SOL_SOCKET, SO_TYPE, &type, &size) < 0 ||
+	    type != SOCK_SEQPACKET) {
+		fprintf(stderr, "orch-reaper is started by liborch; it has no use of its own.\n");
+		return 2;
+	}
+	/* Whatever the host forgot to mark close-on-exec would reach every program. */
+	close_others(SOCKET_FD, -1);
+	fcntl(SOCKET_FD, F_SETFD, FD_CLOEXEC);
+	fcntl(SOCKET_FD, F_SETFL, O_NONBLOCK);
+	/* Pins no folder of the host's. */
+	if (chdir("/") < 0)
+		return 1;
+	helper.cgroups.fd = helper.cgroups.keeper_fd = helper.cgroups.keeper_pidfd = -1;
+	run(&helper);
+	cgroup_base_close(&helper.cgroups);
+	return 0;
+}

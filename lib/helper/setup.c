@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <orch/error.h>
+
+#include "helper.h"
+
+static struct setup_page *page;
+
+/* Reports to the helper and ends the process: a set-up that failed leaves nothing behind. */
+static _Noreturn void report_and_exit(int control_fd, const struct setup_error *error)
+{
+	struct wire_packet packet = wire_packet(WIRE_SETUP_FAILED, 0, 0);
+	packet.message.code = error->code;
+	packet.message.os_errno = error->os_errno;
+	wire_copy(packet.message.step, WIRE_STEP_MAX, error->step);
+	wire_copy(packet.message.text, WIRE_TEXT_MAX, error->message);
+	wire_send(control_fd, &packet);
+	_exit(1);
+}
+
+int supervise_clone_init(uint64_t namespace_flags, int control_fd)
+{
+	(void)control_fd;
+	/* CLONE_PARENT makes init the helper's child, so that nobody but the helper can reap it. The kernel
+	 * writes the pid into the shared page before init runs (fork.c, kernel_clone). */
+	pid_t pid = clone_process(CLONE_PARENT | CLONE_NEWPID | namespace_flags, 0, -1, NULL,
+				  (pid_t *)&page->init_pid);
+	if (pid < 0)
+		return -1;
+	if (pid > 0)
+		_exit(0);
+	return 0;
+}
+
+static int write_file(const char *path, const char *text)
+{
+	_cleanup_fd_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	return write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : -1;
+}
+
+static int fail_namespace(struct setup_error *error, int os_errno, const char *step, const char *what)
+{
+	const char *remedy = "see orch-demo doctor";
+	if (os_errno == ENOSPC)
+		remedy = "raise sysctl user.max_user_namespaces, user.max_pid_namespaces, "
+			 "user.max_mnt_namespaces";
+	else if (os_errno == EPERM || os_errno == EACCES)
+		remedy = "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
+			 "kernel.apparmor_restrict_unprivileged_userns=0, or the container's seccomp "
+			 "profile), or run as root";
+	else if (os_errno == EINVAL || os_errno == ENOSYS)
+		remedy = "the kernel was built without these namespaces";
+	setup_fail(error, ORCH_EUNENFORCEABLE, os_errno, step, "%s refused; %s", what, remedy);
+	return -1;
+}
+
+/* A user namespace in which the user is who he was: what an ordinary user needs for the other namespaces. */
+static int enter_user_namespace(struct setup_error *error)
+{
+	char map[64];
+	uid_t uid = geteuid();
+	gid_t gid = getegid();
+	if (unshare(CLONE_NEWUSER) < 0)
+		return fail_namespace(error, errno, "userns", "a user namespace was");
+	snprintf(map, sizeof(map), "%u %u 1\n", uid, uid);
+	if (write_file("/proc/self/setgroups", "deny") < 0 || write_file("/proc/self/uid_map", map) < 0)
+		return fail_namespace(error, errno, "userns.map", "the uid map was");
+	snprintf(map, sizeof(map), "%u %u 1\n", gid, gid);
+	if (write_file("/proc/self/gid_map", map) < 0)
+		return fail_namespace(error, errno, "userns.map", "the gid map was");
+	return 0;
+}
+
+/* Returns in PID 1 only, like confine_enter(). */
+static int enter_plain(int control_fd, struct setup_error *error)
+{
+	bool mapped = geteuid() != 0;
+	if (mapped && enter_user_namespace(error) < 0)
+		return -1;
+	int result = supervise_clone_init(CLONE_NEWNS, control_fd);
+	if (result < 0 && errno == EPERM && !mapped) {
+		/* Root of a container that has no CAP_SYS_ADMIN. */
+		mapped = true;
+		if (enter_user_namespace(error) < 0)
+			return -1;
+		result = supervise_clone_init(CLONE_NEWNS, control_fd);
+	}
+	if (result < 0)
+		return fail_namespace(error, errno, "pidns", "a PID and mount namespace was");
+
+	/* The host's later mounts come through; nothing goes back. */
+	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
+		return fail_namespace(error, errno, "mount.root", "changing mount propagation was");
+	if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+		return fail_namespace(error, errno, "mount.proc",
+				      "mounting /proc of the PID namespace was (it needs a host /proc that "
+				      "nothing hides)");
+	if (mapped && write_file("/proc/sys/user/max_user_namespaces", "0") < 0) {
+		setup_fail(error, ORCH_ESYS, errno, "userns.limit",
+			   "user.max_user_namespaces of the scope could not be set to 0");
+		return -1;
+	}
+	return 0;
+}
+
+/* A wrong result from `what` would be worse than none: -1 means that the step failed in this process. */
+static _Noreturn void set_up(const struct setup_request *request)
+{
+	struct setup_error error = {.code = ORCH_ESYS};
+	struct confine *confine = NULL;
+	int listener_fd = -1;
+	int result = -1;
+
+	page = request->page;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	close_others(request->control_fd, request->spec_fd);
+	if (request->spec_fd < 0) {
+		result = enter_plain(request->control_fd, &error);
+	} else {
+#ifdef ORCH_HAVE_CONFINE
+		confine = confine_load(request->spec_fd, &error);
+		close(request->spec_fd);
+		if (confine)
+			result = confine_enter(confine, request->host_uid, request->control_fd,
+					       &listener_fd, &error);
+#else
+		setup_fail(&error, ORCH_ENOTSUP, 0, "confine",
+			   "this orch-reaper was built without sandboxes: build with -Dsandbox=enabled");
+#endif
+	}
+	if (result < 0)
+		report_and_exit(request->control_fd, &error);
+	init_run(request->control_fd, listener_fd, confine);
+}
+
+int setup_start(const struct setup_request *request, pid_t *ret_pid, int *ret_pidfd)
+{
+	int pidfd = -1;
+	pid_t pid = clone_process(0, SIGCHLD, request->cgroup_fd, &pidfd, NULL);
+	if (pid < 0)
+		return -errno;
+	if (pid == 0)
+		set_up(request);
+	*ret_pid = pid;
+	*ret_pidfd = pidfd;
+	return 0;
+}

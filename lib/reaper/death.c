@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <time.h>
+
+#include "scope-private.h"
+
+struct orch_death {
+	atomic_uint references;
+	uint32_t verdict;
+	char *scope;
+	char *label;
+	char *mechanism;
+	char *proof;
+	char *reason;
+	char *text;
+	uint64_t pidns_inode;
+	uint32_t alive;
+	int64_t requested_ms;
+	int64_t last_death_us;
+	int64_t confirmed_us;
+	struct census_entry *survivors;
+	uint32_t survivor_count;
+};
+
+static void add_part(struct orch_buf *buf, bool condition, const char *part)
+{
+	if (!condition)
+		return;
+	if (buf->length)
+		orch_buf_puts(buf, ", ");
+	orch_buf_puts(buf, part);
+}
+
+static char *take(struct orch_buf *buf)
+{
+	return buf->data ? buf->data : strdup("");
+}
+
+static char *mechanism_text(uint32_t flags)
+{
+	struct orch_buf buf = {0};
+	add_part(&buf, flags & WIRE_DEATH_NEVER_STOOD, "ended in set-up");
+	add_part(&buf, flags & WIRE_DEATH_SELF, "init ended by itself or was killed from outside");
+	add_part(&buf, flags & WIRE_DEATH_TERMINATED, "SIGTERM to every process and grace");
+	add_part(&buf, flags & WIRE_DEATH_CGROUP_KILL, "cgroup.kill");
+	add_part(&buf, flags & WIRE_DEATH_INIT_KILLED, "SIGKILL to the PID namespace's init by pidfd");
+	return take(&buf);
+}
+
+static char *proof_text(const struct death_facts *facts)
+{
+	struct orch_buf buf = {0};
+	bool dead = facts->verdict == ORCH_DEATH_DEAD;
+	add_part(&buf, dead && facts->flags & WIRE_DEATH_NEVER_STOOD, "no program had been started");
+	add_part(&buf, facts->flags & WIRE_DEATH_INIT_REAPED,
+		 "waitid() on init returned, so its PID namespace is empty");
+	add_part(&buf, facts->host_proof,
+		 "the host's pidfd of init reports its end, so its PID namespace is empty");
+	add_part(&buf, facts->flags & WIRE_DEATH_CGROUP_EMPTY, "cgroup.events says populated 0");
+	add_part(&buf, facts->flags & WIRE_DEATH_CGROUP_GONE, "the cgroup leaf is removed");
+	return take(&buf);
+}
+
+static void add_time(struct orch_buf *buf, const char *what, int64_t us)
+{
+	if (us < 0)
+		orch_buf_printf(buf, "%s not known", what);
+	else
+		orch_buf_printf(buf, "%s %lld.%03lld ms", what, (long long)us / 1000, (long long)us % 1000);
+}
+
+static char *whole_text(const struct orch_death *death)
+{
+	struct orch_buf buf = {0};
+	char when[32] = "?";
+	time_t seconds = (time_t)(death->requested_ms / 1000);
+	struct tm utc;
+	if (gmtime_r(&seconds, &utc))
+		strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &utc);
+	orch_buf_printf(&buf, "%s  scope %s", orch_death_verdict_name(death), death->scope);
+	if (strcmp(death->label, death->scope) != 0)
+		orch_buf_printf(&buf, " (%s)", death->label);
+	orch_buf_printf(&buf, ", PID namespace %llu\n", (unsigned long long)death->pidns_inode);
+	orch_buf_printf(&buf, "  requested  %s, %u alive besides init\n", when, death->alive);
+	orch_buf_printf(&buf, "  killed by  %s\n", death->mechanism);
+	if (death->proof[0])
+		orch_buf_printf(&buf, "  proof      %s\n", death->proof);
+	if (death->reason[0])
+		orch_buf_printf(&buf, "  reason     %s\n", death->reason);
+	add_time(&buf, "  last death", death->last_death_us);
+	add_time(&buf, ", confirmed", death->confirmed_us);
+	orch_buf_puts(&buf, " after the request\n");
+	for (uint32_t i = 0; i < death->survivor_count; i++)
+		orch_buf_printf(&buf, "  survivor   pid %d, started at tick %llu, state %s, in %s\n",
+				(int)death->survivors[i].pid,
+				(unsigned long long)death->survivors[i].start_time, death->survivors[i].state,
+				death->survivors[i].wchan);
+	return take(&buf);
+}
+
+static void death_free(orch_death *death)
+{
+	free(death->scope);
+	free(death->label);
+	free(death->mechanism);
+	free(death->proof);
+	free(death->reason);
+	free(death->text);
+	free(death->survivors);
+	free(death);
+}
+
+orch_death *death_new(struct orch_scope *scope, const struct death_facts *facts)
+{
+	orch_death *death = calloc(1, sizeof(*death));
+	if (!death)
+		return NULL;
+	atomic_init(&death->references, 1);
+	death->verdict = facts->verdict;
+	death->scope = strdup(scope->name);
+	death->label = strdup(scope->label);
+	death->mechanism = mechanism_text(facts->flags);
+	death->proof = proof_text(facts);
+	death->reason = strdup(facts->reason);
+	death->pidns_inode = scope->pidns_inode;
+	death->alive = facts->alive;
+	death->requested_ms = facts->requested_ms;
+	death->last_death_us = facts->last_death_us;
+	death->confirmed_us = facts->confirmed_us;
+	death->survivors = ORCH_STEAL(scope->survivors);
+	death->survivor_count = scope->survivor_count;
+	scope->survivor_count = 0;
+	if (death->scope && death->label && death->mechanism && death->proof && death->reason)
+		death->text = whole_text(death);
+	if (!death->text) {
+		death_free(death);
+		return NULL;
+	}
+	return death;
+}
+
+orch_death *orch_death_ref(orch_death *death)
+{
+	if (death)
+		atomic_fetch_add(&death->references, 1);
+	return death;
+}
+
+orch_death *orch_death_unref(orch_death *death)
+{
+	if (death && atomic_fetch_sub(&death->references, 1) == 1)
+		death_free(death);
+	return NULL;
+}
+
+uint32_t orch_death_verdict(const orch_death *death)
+{
+	return death ? death->verdict : 0;
+}
+
+const char *orch_death_verdict_name(const orch_death *death)
+{
+	switch (orch_death_verdict(death)) {
+	case ORCH_DEATH_DEAD:
+		return "DEAD";
+	case ORCH_DEATH_DEAD_UNREAPED:
+		return "DEAD_UNREAPED";
+	case ORCH_DEATH_SURVIVORS:
+		return "SURVIVORS";
+	default:
+		return "UNVERIFIABLE";
+	}
+}
+
+const char *orch_death_mechanism(const orch_death *death)
+{
+	return death ? death->mechanism : "";
+}
+
+const char *orch_death_proof(const orch_death *death)
+{
+	return death ? death->proof : "";
+}
+
+const char *orch_death_reason(const orch_death *death)
+{
+	return death ? death->reason : "";
+}
+
+const char *orch_death_scope(const orch_death *death)
+{
+	return death ? death->scope : "";
+}
+
+uint64_t orch_death_pidns_inode(const orch_death *death)
+{
+	return death ? death->pidns_inode : 0;
+}
+
+uint32_t orch_death_alive_at_request(const orch_death *death)
+{
+	return death ? death->alive : 0;
+}
+
+int64_t orch_death_requested_at_ms(const orch_death *death)
+{
+	return death ? death->requested_ms : 0;
+}
+
+int64_t orch_death_last_death_us(const orch_death *death)
+{
+	return death ? death->last_death_us : -1;
+}
+
+int64_t orch_death_confirmed_us(const orch_death *death)
+{
+	return death ? death->confirmed_us : -1;
+}
+
+uint32_t orch_death_survivor_count(const orch_death *death)
+{
+	return death ? death->survivor_count : 0;
+}
+
+int32_t orch_death_survivor(const orch_death *death, uint32_t index, int32_t *ret_pid,
+			    uint64_t *ret_start_time_ticks, const char **ret_state, const char **ret_wchan)
+{
+	if (!death || index >= death->survivor_count)
+		return ORCH_EINVAL;
+	const struct census_entry *entry = &death->survivors[index];
+	if (ret_pid)
+		*ret_pid = entry->pid;
+	if (ret_start_time_ticks)
+		*ret_start_time_ticks = entry->start_time;
+	if (ret_state)
+		*ret_state = entry->state;
+	if (ret_wchan)
+		*ret_wchan = entry->wchan;
+	return 0;
+}
+
+const char *orch_death_text(const orch_death *death)
+{
+	return death ? death->text : "";
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+
+#include "scope-private.h"
+
+#define SURVIVORS_MAX 64
+#define LOOK_MS 2
+/* A dead init that its new parent does not reap (a container whose PID 1 does not) is reported as that. */
+#define REAPING_US 1000000
+
+static int open_leaf(const struct orch_scope *scope)
+{
+	if (!scope->cgroup || !scope->cgroup[0])
+		return -1;
+	return open(scope->cgroup, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static void certify(struct orch_scope *scope, uint32_t verdict, uint32_t flags, const char *reason)
+{
+	struct death_facts facts = {
+		.verdict = verdict,
+		.flags = flags,
+		.host_proof = scope->last_death_us != 0,
+		.reason = reason,
+		.last_death_us = scope->last_death_us ? scope->last_death_us - scope->requested_us : -1,
+		.confirmed_us = orch_monotonic_us() - scope->requested_us,
+		.requested_ms = scope->requested_ms};
+	scope_over(scope, death_new(scope, &facts));
+}
+
+/* Kills whatever is left in the leaf. True when it is empty or gone. */
+static bool leaf_is_empty(struct orch_scope *scope, uint32_t *flags)
+{
+	_cleanup_close_ int leaf = open_leaf(scope);
+	if (leaf < 0) {
+		*flags |= scope->cgroup && scope->cgroup[0] ? WIRE_DEATH_CGROUP_GONE : 0;
+		return true;
+	}
+	int populated = leaf_populated(leaf);
+	if (populated > 0) {
+		leaf_kill(leaf);
+		return false;
+	}
+	if (populated == 0)
+		*flags |= WIRE_DEATH_CGROUP_EMPTY;
+	/* The dead helper's keeper may be faster: both mean that it is empty. */
+	if (rmdir(scope->cgroup) == 0 || errno == ENOENT)
+		*flags |= WIRE_DEATH_CGROUP_GONE;
+	return true;
+}
+
+static void certify_without_proof(struct orch_scope *scope, uint32_t flags)
+{
+	_cleanup_close_ int leaf = open_leaf(scope);
+	struct census census;
+	const char *reason = scope->connected ? "orch-reaper did not answer by the deadline" :
+						"orch-reaper died, and the scope's init did not end by the "
+						"deadline";
+	census_take(&census, scope->pidns_inode, leaf, 0, SURVIVORS_MAX);
+	struct census_entry init;
+	if (!census.count && scope->init_fd >= 0 && !pidfd_has_ended(scope->init_fd) &&
+	    census_describe(scope->init_pid, &init) && (census.entries = malloc(sizeof(init)))) {
+		census.entries[0] = init;
+		census.stored = census.count = 1;
+	}
+	free(scope->survivors);
+	scope->survivors = census.entries;
+	scope->survivor_count = census.stored;
+	if (scope->last_death_us && leaf_is_empty(scope, &flags))
+		certify(scope, ORCH_DEATH_DEAD_UNREAPED, flags, "");
+	else if (census.count)
+		certify(scope, ORCH_DEATH_SURVIVORS, flags, "");
+	else
+		certify(scope, ORCH_DEATH_UNVERIFIABLE, flags, reason);
+}
+
+void judge_look(struct orch_scope *scope)
+{
+	uint32_t flags = WIRE_DEATH_INIT_KILLED;
+	int64_t now = orch_monotonic_us();
+	bool ended = scope->init_fd >= 0 && pidfd_has_ended(scope->init_fd);
+
+	if (ended && !scope->last_death_us)
+		scope->last_death_us = now;
+	if (!ended && scope->init_fd >= 0)
+		pidfd_kill(scope->init_fd, 9);
+	if (ended && !scope->connected && leaf_is_empty(scope, &flags)) {
+		pidfd_reap(scope->init_fd);
+		if (!pidfd_kill(scope->init_fd, 0)) {
+			certify(scope, ORCH_DEATH_DEAD, flags, "");
+			return;
+		}
+		if (now - scope->last_death_us > REAPING_US) {
+			certify(scope, ORCH_DEATH_DEAD_UNREAPED, flags, "");
+			return;
+		}
+	}
+	if (now >= scope->deadline_us)
+		certify_without_proof(scope, flags);
+	else
+		scope_watch(scope, ended ? LOOK_MS : (scope->deadline_us - now) / 1000 + 1);
+}
+
+static void on_init(void *userdata, uint32_t events)
+{
+	struct orch_scope *scope = userdata;
+	(void)events;
+	/* A pidfd stays readable. */
+	scope->init_watch = orch_source_remove(scope->init_watch);
+	judge_look(scope);
+}
+
+void judge_begin(struct orch_scope *scope)
+{
+	scope_expect_death(scope, DEFAULT_DEADLINE_MS);
+	if (scope->init_fd < 0) {
+		certify(scope, ORCH_DEATH_UNVERIFIABLE, WIRE_DEATH_NEVER_STOOD,
+			"orch-reaper was lost before the scope stood: no program had been started in it, and "
+			"what was set up ends by itself");
+		return;
+	}
+	/* Init ends by itself when the helper's end of its socket closes; this is for an init that is held. */
+	pidfd_kill(scope->init_fd, 9);
+	_cleanup_close_ int leaf = open_leaf(scope);
+	if (leaf >= 0)
+		leaf_kill(leaf);
+	if (orch_source_io(scope->ctx, scope->init_fd, ORCH_IO_READ, on_init, scope, &scope->init_watch,
+			   NULL) < 0)
+		judge_look(scope);
+}

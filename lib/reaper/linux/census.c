@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "census.h"
+
+/* Reads a small file of procfs or cgroupfs whole. Length, or a negative errno. */
+static ssize_t read_at(int folder_fd, const char *path, char *text, size_t size)
+{
+	int fd = openat(folder_fd, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	size_t length = 0;
+	ssize_t got = 0;
+	while (length < size - 1 && (got = read(fd, text + length, size - 1 - length)) > 0)
+		length += (size_t)got;
+	int error = got < 0 ? errno : 0;
+	close(fd);
+	text[length] = '\0';
+	return error ? -error : (ssize_t)length;
+}
+
+bool census_describe(pid_t pid, struct census_entry *ret_entry)
+{
+	char path[64], text[1024];
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (read_at(AT_FDCWD, path, text, sizeof(text)) <= 0)
+		return false;
+	/* The name may hold spaces and parentheses: the last ')' ends it (proc(5)). */
+	const char *rest = strrchr(text, ')');
+	unsigned long long start_time;
+	char state;
+	if (!rest || sscanf(rest + 1,
+			    " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+			    "%llu",
+			    &state, &start_time) != 2)
+		return false;
+	memset(ret_entry, 0, sizeof(*ret_entry));
+	ret_entry->pid = pid;
+	ret_entry->start_time = start_time;
+	ret_entry->state[0] = state;
+	snprintf(path, sizeof(path), "/proc/%d/wchan", (int)pid);
+	if (read_at(AT_FDCWD, path, ret_entry->wchan, sizeof(ret_entry->wchan)) <= 0)
+		ret_entry->wchan[0] = '\0';
+	return true;
+}
+
+static bool known(const struct census *census, pid_t pid)
+{
+	for (uint32_t i = 0; i < census->stored; i++)
+		if (census->entries[i].pid == pid)
+			return true;
+	return false;
+}
+
+static void add(struct census *census, pid_t pid, uint32_t most)
+{
+	if (census->stored >= most) {
+		census->count++;
+		return;
+	}
+	struct census_entry entry;
+	if (known(census, pid) || !census_describe(pid, &entry))
+		return;
+	census->count++;
+	if (!census->entries && !(census->entries = calloc(most, sizeof(*census->entries))))
+		return;
+	census->entries[census->stored++] = entry;
+}
+
+static void take_pidns(struct census *census, uint64_t inode, pid_t but, uint32_t most)
+{
+	DIR *folder = opendir("/proc");
+	struct dirent *entry;
+	while (folder && (entry = readdir(folder))) {
+		char path[300];
+		struct stat status;
+		if (!isdigit((unsigned char)entry->d_name[0]))
+			continue;
+		snprintf(path, sizeof(path), "%s/ns/pid", entry->d_name);
+		if (fstatat(dirfd(folder), path, &status, 0) == 0 && status.st_ino == inode &&
+		    atoi(entry->d_name) != but)
+			add(census, atoi(entry->d_name), most);
+	}
+	if (folder)
+		closedir(folder);
+}
+
+static void take_cgroup(struct census *census, int cgroup_fd, pid_t but, uint32_t most)
+{
+	int fd = openat(cgroup_fd, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+	FILE *members = fd >= 0 ? fdopen(fd, "re") : NULL;
+	if (!members) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	int pid;
+	while (fscanf(members, "%d", &pid) == 1)
+		if (pid > 0 && pid != but)
+			add(census, pid, most);
+	fclose(members);
+}
+
+void census_take(struct census *census, uint64_t pidns_inode, int cgroup_fd, pid_t but, uint32_t most)
+{
+	memset(census, 0, sizeof(*census));
+	/* The cgroup is the cheaper list; whoever left it is still in the namespace. */
+	if (cgroup_fd >= 0)
+		take_cgroup(census, cgroup_fd, but, most);
+	if (pidns_inode && (cgroup_fd < 0 || most))
+		take_pidns(census, pidns_inode, but, most);
+}
+
+void census_free(struct census *census)
+{
+	free(census->entries);
+	memset(census, 0, sizeof(*census));
+}
+
+int leaf_populated(int cgroup_fd)
+{
+	char text[256];
+	ssize_t length = read_at(cgroup_fd, "cgroup.events", text, sizeof(text));
+	if (length < 0)
+		return length == -ENOENT ? -ENODEV : (int)length;
+	const char *line = strstr(text, "populated ");
+	if (!line)
+		return -EPROTO;
+	return line[strlen("populated ")] == '0' ? 0 : 1;
+}
+
+int leaf_kill(int cgroup_fd)
+{
+	int fd = openat(cgroup_fd, "cgroup.kill", O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? -ENODEV : -errno;
+	int error = write(fd, "1", 1) == 1 ? 0 : -errno;
+	close(fd);
+	return error;
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include "scope-private.h"
+
+/* Messages per turn, so that a busy helper does not starve the host's other sources. */
+#define READS 128
+/* How long the end of a context waits for the helper to confirm that the load is dead. */
+#define ENDING_MS 3000
+
+static void disconnect(struct reaper *reaper)
+{
+	reaper->source = orch_source_remove(reaper->source);
+	orch_close_fd(&reaper->fd);
+	wire_queue_clear(&reaper->out);
+}
+
+static void lost(struct reaper *reaper, orch_error *error)
+{
+	disconnect(reaper);
+	helper_reap(reaper->helper_pidfd, 0);
+	orch_close_fd(&reaper->helper_pidfd);
+	orch_ctx_logf(reaper->ctx, ORCH_LOG_ERROR, "%s", orch_error_message(error));
+	/* A callback may add and remove scopes: start over after each. */
+	bool again = true;
+	while (again) {
+		again = false;
+		for (struct orch_scope *scope = reaper->scopes; scope; scope = scope->next)
+			if (scope->connected) {
+				scope->connected = false;
+				scope_helper_lost(scope, error);
+				again = true;
+				break;
+			}
+	}
+	orch_error_free(error);
+}
+
+static void lost_by(struct reaper *reaper, int error)
+{
+	orch_error *reason = NULL;
+	if (reaper->greeted)
+		orch_fail(&reason, ORCH_EHELPER, 0, "helper",
+			  error == -EPIPE ? "orch-reaper (pid %d) died" :
+					    "orch-reaper (pid %d) broke the protocol",
+			  (int)reaper->helper_pid);
+	else if (error == -EPIPE)
+		orch_fail(&reason, ORCH_EHELPER, 0, "helper",
+			  "%s ended before it answered: is it orch-reaper %s?", reaper->helper_path,
+			  ORCH_VERSION_STRING);
+	else
+		orch_fail(&reason, ORCH_EHELPER, 0, "helper",
+			  "%s speaks another protocol: install the orch-reaper of liborch %s",
+			  reaper->helper_path, ORCH_VERSION_STRING);
+	lost(reaper, reason);
+}
+
+static bool hear_hello(struct reaper *reaper, const struct wire_packet *packet)
+{
+	if (packet->message.type != WIRE_HELLO) {
+		lost_by(reaper, -EPROTO);
+		return false;
+	}
+	if (strcmp(packet->message.text, ORCH_VERSION_STRING) != 0) {
+		orch_error *reason = NULL;
+		orch_fail(&reason, ORCH_EHELPER, 0, "helper",
+			  "%s is of version %.40s: install the one of liborch %s", reaper->helper_path,
+			  packet->message.text, ORCH_VERSION_STRING);
+		lost(reaper, reason);
+		return false;
+	}
+	reaper->greeted = true;
+	return true;
+}
+
+static void hear(struct reaper *reaper, struct wire_packet *packet)
+{
+	if (!reaper->greeted) {
+		hear_hello(reaper, packet);
+		return;
+	}
+	for (struct orch_scope *scope = reaper->scopes; scope; scope = scope->next)
+		if (scope->id == packet->message.scope && scope->connected) {
+			scope_hear(scope, packet);
+			return;
+		}
+}
+
+void reaper_read(struct reaper *reaper)
+{
+	for (int i = 0; i < READS && reaper->fd >= 0; i++) {
+		struct wire_packet packet;
+		int error = wire_receive(reaper->fd, &packet);
+		if (error == -EAGAIN)
+			return;
+		if (error) {
+			lost_by(reaper, error);
+			return;
+		}
+		hear(reaper, &packet);
+		wire_packet_close(&packet);
+	}
+}
+
+static void flush(struct reaper *reaper)
+{
+	int error = wire_queue_flush(&reaper->out, reaper->fd);
+	/* A helper that is gone is noticed by reading, where callbacks may be called. */
+	if (error && error != -EAGAIN)
+		wire_queue_clear(&reaper->out);
+	orch_source_io_set(reaper->source, ORCH_IO_READ | (reaper->out.length ? ORCH_IO_WRITE : 0));
+}
+
+static void on_socket(void *userdata, uint32_t events)
+{
+	struct reaper *reaper = userdata;
+	if (events & ORCH_IO_WRITE)
+		flush(reaper);
+	if (events & ORCH_IO_READ)
+		reaper_read(reaper);
+}
+
+int32_t reaper_send(struct reaper *reaper, struct wire_packet *packet, orch_error **reterr)
+{
+	if (reaper->fd < 0) {
+		wire_packet_close(packet);
+		return 0;
+	}
+	if (wire_queue_add(&reaper->out, packet) < 0)
+		return orch_fail_memory(reterr);
+	flush(reaper);
+	return 0;
+}
+
+static int32_t send_hello(struct reaper *reaper, orch_error **reterr)
+{
+	struct wire_packet hello = wire_packet(WIRE_HELLO, 0, 0);
+	wire_copy(hello.message.text, WIRE_TEXT_MAX, ORCH_VERSION_STRING);
+	int32_t code = helper_own_pidfd(&hello.fds[0], reterr);
+	if (code < 0)
+		return code;
+	hello.fd_count = 1;
+	return reaper_send(reaper, &hello, reterr);
+}
+
+static int32_t start(struct reaper *reaper, orch_error **reterr)
+{
+	int pair[2];
+	free(reaper->helper_path);
+	reaper->helper_path = NULL;
+	int32_t code = orch_reaper_find_helper(reaper->ctx, &reaper->helper_path, reterr);
+	if (code < 0)
+		return code;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
+		return orch_fail(reterr, ORCH_ESYS, errno, "helper", "no socket pair for orch-reaper");
+	_cleanup_close_ int helper_end = pair[1];
+	reaper->fd = pair[0];
+	reaper->greeted = false;
+	code = helper_start(reaper->helper_path, helper_end, &reaper->helper_pid, &reaper->helper_pidfd,
+			    reterr);
+	if (code == 0)
+		code = orch_source_io(reaper->ctx, reaper->fd, ORCH_IO_READ, on_socket, reaper,
+				      &reaper->source, reterr);
+	if (code == 0)
+		code = send_hello(reaper, reterr);
+	if (code < 0) {
+		disconnect(reaper);
+		helper_reap(reaper->helper_pidfd, ENDING_MS);
+		orch_close_fd(&reaper->helper_pidfd);
+	}
+	return code;
+}
+
+static void reaper_end(void *object)
+{
+	struct reaper *reaper = object;
+	bool forked = orch_ctx_forked(reaper->ctx);
+	reaper->source = orch_source_remove(reaper->source);
+	if (!forked) {
+		/* The helper sees the end of its socket, kills what is left and goes. */
+		disconnect(reaper);
+		helper_reap(reaper->helper_pidfd, ENDING_MS);
+		orch_close_fd(&reaper->helper_pidfd);
+	}
+	while (reaper->scopes)
+		scope_abandon(reaper->scopes);
+	wire_queue_clear(&reaper->out);
+	free(reaper->helper_path);
+	free(reaper);
+}
+
+int32_t reaper_get(orch_ctx *ctx, struct reaper **ret_reaper, orch_error **reterr)
+{
+	struct reaper *reaper = orch_ctx_reaper(ctx);
+	if (!reaper) {
+		reaper = calloc(1, sizeof(*reaper));
+		if (!reaper)
+			return orch_fail_memory(reterr);
+		reaper->ctx = ctx;
+		reaper->fd = reaper->helper_pidfd = -1;
+		orch_ctx_set_reaper(ctx, reaper, reaper_end);
+	}
+	if (reaper->fd < 0) {
+		int32_t code = start(reaper, reterr);
+		if (code < 0)
+			return code;
+	}
+	*ret_reaper = reaper;
+	return 0;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ORCH_SCOPE_PRIVATE_H
+#define ORCH_SCOPE_PRIVATE_H
+
+/*
+ * Inside lib/reaper. Ownership: handles are counted (`references`) and keep the context alive. An object is also
+ * known to its owner (a scope to the reaper, a proc to its scope) while something is still to be reported
+ * (`attached`); it is freed when it is neither. The owner's knowledge keeps no context alive, so that a host that
+ * drops everything and never runs the loop again leaks nothing.
+ */
+
+#include <orch/scope.h>
+
+#include "../core/core-private.h"
+#include "linux/census.h"
+#include "reaper-private.h"
+#include "wire.h"
+
+#define DEFAULT_DEADLINE_MS 10000u
+#define DEFAULT_SETUP_MS 10000u
+
+/* The context's connection to its orch-reaper, started again if it died. */
+struct reaper {
+	orch_ctx *ctx; /* not counted */
+	int fd;        /* -1: no helper runs */
+	int helper_pidfd;
+	pid_t helper_pid;
+	char *helper_path;
+	bool greeted;
+	orch_source *source;
+	struct wire_queue out;
+	struct orch_scope *scopes;
+	uint32_t last_scope;
+};
+
+/* The context's reaper with a helper that runs. */
+int32_t reaper_get(orch_ctx *ctx, struct reaper **ret_reaper, orch_error **reterr);
+/* Takes the packet's fds, also on failure. Without a helper it does nothing. */
+int32_t reaper_send(struct reaper *reaper, struct wire_packet *packet, orch_error **reterr);
+/* Reads what is there now. */
+void reaper_read(struct reaper *reaper);
+
+/* linux/helper-process.c */
+int32_t helper_start(const char *path, int socket_fd, pid_t *ret_pid, int *ret_pidfd, orch_error **reterr);
+/* Waits so long at most, and reaps it if nobody else did. */
+void helper_reap(int pidfd, int timeout_ms);
+int32_t helper_own_pidfd(int *ret_pidfd, orch_error **reterr);
+bool pidfd_has_ended(int pidfd);
+/* Signal 0: false once the process is reaped. */
+bool pidfd_kill(int pidfd, int signal);
+/* If it is a zombie child of ours: a host that is a subreaper inherits a dead helper's children. */
+void pidfd_reap(int pidfd);
+
+struct callback {
+	struct callback *next;
+	union {
+		orch_scope_start_fn start;
+		orch_death_fn death;
+		orch_scope_connect_fn connect;
+	};
+	void *userdata;
+	orch_destroy_fn destroy;
+	uint32_t subject; /* connect */
+};
+
+enum scope_phase { SCOPE_STARTING, SCOPE_STANDING, SCOPE_OVER };
+
+struct orch_scope {
+	atomic_uint references;
+	bool released; /* the last reference is gone */
+	bool attached; /* in reaper->scopes */
+	orch_ctx *ctx;
+	struct reaper *reaper;
+	struct orch_scope *next;
+
+	uint32_t id;
+	char name[5 + 16 + 1];
+	char *label;
+	enum scope_phase phase;
+	bool stood;     /* it once reached STANDING */
+	bool connected; /* to the helper that made it */
+	bool stopping;  /* requested, or its set-up failed, or the helper died */
+	bool requested; /* by the host application: nobody to tell but those who asked */
+	bool death_told;
+	orch_error *start_error;
+
+	uint32_t rung;
+	int32_t init_pid;
+	int init_fd;
+	uint64_t pidns_inode;
+	char *cgroup;
+	int listener_fd;
+
+	struct orch_proc *procs;
+	uint32_t last_subject;
+	struct wire_queue pending; /* until it stands */
+	struct callback *starts, *connects, *stops;
+	struct callback *on_death;
+
+	int64_t requested_us, requested_ms;
+	int64_t deadline_us;
+	int64_t last_death_us;   /* seen by the host's own judge; 0: not yet */
+	orch_source *watchdog;   /* the helper should have answered */
+	orch_source *init_watch; /* after the helper's death */
+	orch_source *later;      /* callbacks that a setter may not make */
+	struct census_entry *survivors;
+	uint32_t survivor_count;
+	orch_death *death;
+};
+
+void scope_hear(struct orch_scope *scope, struct wire_packet *packet);
+void scope_helper_lost(struct orch_scope *scope, const orch_error *error);
+/* The context ends: callbacks are destroyed, not called. */
+void scope_abandon(struct orch_scope *scope);
+/* The certificate is there: tells everybody. Takes `death`. */
+void scope_over(struct orch_scope *scope, orch_death *death);
+/* Starts or shortens the end. */
+void scope_begin_stop(struct orch_scope *scope, uint32_t grace_ms, uint32_t deadline_ms);
+/* From now on the certificate is due: notes the time of the request and wakes at the deadline. */
+void scope_expect_death(struct orch_scope *scope, uint32_t deadline_ms);
+/* Looks at the scope again then, if nothing came. */
+void scope_watch(struct orch_scope *scope, int64_t delay_ms);
+/* For what is known already: the callback comes in the next turn. */
+int32_t scope_tell_later(struct orch_scope *scope, orch_error **reterr);
+/* Sends or, before the scope stands, keeps the packet. Takes its fds. */
+int32_t scope_send(struct orch_scope *scope, struct wire_packet *packet, orch_error **reterr);
+int32_t scope_check(orch_scope *scope, orch_error **reterr);
+/* ORCH_ECLOSED or ORCH_EHELPER if nothing can be started in it any more. */
+int32_t scope_check_open(orch_scope *scope, orch_error **reterr);
+int32_t fail_copy(orch_error **reterr, const orch_error *error);
+/* 0 if a *_wait form may be called now. */
+int32_t check_may_wait(orch_ctx *ctx, orch_error **reterr);
+
+/* judge.c: certificates that the host makes itself, by init's pidfd and the cgroup */
+void judge_begin(struct orch_scope *scope);
+/* The proof, or at the deadline what can be said without. */
+void judge_look(struct orch_scope *scope);
+
+struct orch_proc {
+	atomic_uint references;
+	bool released;
+	bool attached; /* in scope->procs; `scope` is valid */
+	orch_ctx *ctx;
+	struct orch_scope *scope;
+	struct orch_proc *next;
+	uint32_t subject;
+	bool started, ended;
+	int32_t pid;
+	int32_t exit_code;
+	int32_t term_signal;
+	orch_error *error;
+	orch_proc_fn event;
+	void *userdata;
+	orch_destroy_fn destroy;
+};
+
+struct orch_proc *proc_find(struct orch_scope *scope, uint32_t subject);
+void proc_started(struct orch_proc *proc, int32_t pid);
+/* Each ends and detaches the proc. `error` is copied. */
+void proc_failed(struct orch_proc *proc, const orch_error *error);
+void proc_exited(struct orch_proc *proc, int32_t exit_code, int32_t term_signal);
+void proc_abandon(struct orch_proc *proc);
+
+struct death_facts {
+	uint32_t verdict;
+	uint32_t flags; /* WIRE_DEATH_* */
+	bool host_proof; /* init's pidfd, held by the host */
+	const char *reason;
+	int64_t last_death_us; /* after the request; -1: not known */
+	int64_t confirmed_us;
+	uint32_t alive;
+	int64_t requested_ms;
+};
+
+/* NULL without memory. Takes the scope's survivors. */
+orch_death *death_new(struct orch_scope *scope, const struct death_facts *facts);
+
+#endif

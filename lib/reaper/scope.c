@@ -1,0 +1,547 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+
+#include "scope-private.h"
+
+/* What the helper gets less than the host, so that its certificate is there at the deadline. */
+#define MARGIN_MS(deadline_ms) ((deadline_ms) / 5 < 100 ? (deadline_ms) / 5 : 100)
+/* What the helper's own set-up deadline gets before the host doubts the helper. */
+#define SETUP_MARGIN_MS 2000
+
+/* --- life ----------------------------------------------------------------------------------------------- */
+
+static void callback_free(struct callback *callback)
+{
+	if (callback->destroy)
+		callback->destroy(callback->userdata);
+	free(callback);
+}
+
+static struct callback *pop(struct callback **list)
+{
+	struct callback *first = *list;
+	if (first)
+		*list = first->next;
+	return first;
+}
+
+static void free_all(struct callback **list)
+{
+	struct callback *callback;
+	while ((callback = pop(list)))
+		callback_free(callback);
+}
+
+static void scope_free(struct orch_scope *scope)
+{
+	free_all(&scope->starts);
+	free_all(&scope->connects);
+	free_all(&scope->stops);
+	free_all(&scope->on_death);
+	wire_queue_clear(&scope->pending);
+	orch_source_remove(scope->watchdog);
+	orch_source_remove(scope->init_watch);
+	orch_source_remove(scope->later);
+	orch_close_fd(&scope->init_fd);
+	orch_close_fd(&scope->listener_fd);
+	orch_death_unref(scope->death);
+	orch_error_free(scope->start_error);
+	free(scope->survivors);
+	free(scope->cgroup);
+	free(scope->label);
+	free(scope);
+}
+
+static void attach(struct orch_scope *scope)
+{
+	if (scope->attached)
+		return;
+	scope->attached = true;
+	scope->next = scope->reaper->scopes;
+	scope->reaper->scopes = scope;
+}
+
+static void detach(struct orch_scope *scope)
+{
+	struct orch_scope **link = &scope->reaper->scopes;
+	while (*link != scope)
+		link = &(*link)->next;
+	*link = scope->next;
+	scope->attached = false;
+	if (scope->released)
+		scope_free(scope);
+}
+
+orch_scope *orch_scope_ref(orch_scope *scope)
+{
+	if (scope && atomic_fetch_add(&scope->references, 1) == 0) {
+		/* In a callback of a scope whose handles are all gone. */
+		scope->released = false;
+		orch_ctx_ref(scope->ctx);
+	}
+	return scope;
+}
+
+static void scope_release(void *object)
+{
+	struct orch_scope *scope = object;
+	orch_ctx *ctx = scope->ctx;
+	bool forked = orch_ctx_forked(ctx);
+	if (atomic_load(&scope->references) == 0) {
+		scope->released = true;
+		if (!forked && scope->phase != SCOPE_OVER && !scope->requested) {
+			scope->requested = true;
+			scope_begin_stop(scope, 0, DEFAULT_DEADLINE_MS);
+			orch_ctx_logf(ctx, ORCH_LOG_DEBUG, "%s: dropped without a stop: killed",
+				      scope->name);
+		}
+		if (!scope->attached)
+			scope_free(scope);
+	}
+	orch_ctx_unref(ctx);
+}
+
+orch_scope *orch_scope_unref(orch_scope *scope)
+{
+	if (scope && atomic_fetch_sub(&scope->references, 1) == 1)
+		orch_ctx_destroy_later(scope->ctx, scope_release, scope);
+	return NULL;
+}
+
+void scope_abandon(struct orch_scope *scope)
+{
+	while (scope->procs)
+		proc_abandon(scope->procs);
+	free_all(&scope->starts);
+	free_all(&scope->connects);
+	free_all(&scope->stops);
+	free_all(&scope->on_death);
+	scope->phase = SCOPE_OVER;
+	scope->watchdog = orch_source_remove(scope->watchdog);
+	scope->init_watch = orch_source_remove(scope->init_watch);
+	scope->later = orch_source_remove(scope->later);
+	detach(scope);
+}
+
+/* --- telling ---------------------------------------------------------------------------------------------- */
+
+static void tell_starts(struct orch_scope *scope)
+{
+	struct callback *callback;
+	while ((callback = pop(&scope->starts))) {
+		callback->start(callback->userdata, scope, scope->stood ? NULL : scope->start_error);
+		callback_free(callback);
+	}
+}
+
+static void tell_death(struct orch_scope *scope)
+{
+	struct callback *callback;
+	while ((callback = pop(&scope->stops))) {
+		if (callback->death && scope->death)
+			callback->death(callback->userdata, scope, scope->death);
+		callback_free(callback);
+	}
+	if (scope->requested || scope->death_told || !scope->on_death || !scope->death)
+		return;
+	scope->death_told = true;
+	callback = pop(&scope->on_death);
+	callback->death(callback->userdata, scope, scope->death);
+	callback_free(callback);
+}
+
+static void on_later(void *userdata)
+{
+	struct orch_scope *scope = userdata;
+	if (scope->stood || scope->start_error)
+		tell_starts(scope);
+	if (scope->phase != SCOPE_OVER)
+		return;
+	tell_death(scope);
+	if (!scope->stops && scope->attached)
+		detach(scope);
+}
+
+/* For what is known already: the callback comes in the next turn. */
+int32_t scope_tell_later(struct orch_scope *scope, orch_error **reterr)
+{
+	attach(scope);
+	if (scope->later) {
+		orch_source_timer_set(scope->later, 0);
+		return 0;
+	}
+	return orch_source_timer(scope->ctx, 0, on_later, scope, &scope->later, reterr);
+}
+
+static void end_procs(struct orch_scope *scope, uint32_t verdict)
+{
+	orch_error *error = NULL;
+	if (!scope->connected)
+		orch_fail(&error, ORCH_EHELPER, 0, "helper",
+			  "orch-reaper died: how the program ended is not known");
+	else if (verdict != ORCH_DEATH_DEAD && verdict != ORCH_DEATH_DEAD_UNREAPED)
+		orch_fail(&error, ORCH_ETIMEDOUT, 0, "stop",
+			  "the program is not known to have ended by the scope's deadline: see the "
+			  "certificate");
+	orch_error *never = NULL;
+	if (scope->start_error)
+		never = orch_error_copy(scope->start_error);
+	else
+		orch_fail(&never, ORCH_ECANCELED, 0, "stop", "the scope was stopped before the program ran");
+	while (scope->procs) {
+		if (scope->procs->started && !error)
+			proc_exited(scope->procs, -1, 9); /* by SIGKILL, with the namespace */
+		else
+			proc_failed(scope->procs, scope->procs->started ? error : never);
+	}
+	orch_error_free(error);
+	orch_error_free(never);
+}
+
+static void end_connects(struct orch_scope *scope)
+{
+	struct callback *callback;
+	orch_error *error = NULL;
+	if (scope->connects)
+		orch_fail(&error, ORCH_ECLOSED, 0, "connect", "the scope %s is over", scope->name);
+	while ((callback = pop(&scope->connects))) {
+		callback->connect(callback->userdata, -1, error);
+		callback_free(callback);
+	}
+	orch_error_free(error);
+}
+
+void scope_over(struct orch_scope *scope, orch_death *death)
+{
+	scope->phase = SCOPE_OVER;
+	scope->stopping = true;
+	scope->death = death;
+	scope->watchdog = orch_source_remove(scope->watchdog);
+	scope->init_watch = orch_source_remove(scope->init_watch);
+	orch_close_fd(&scope->listener_fd);
+	wire_queue_clear(&scope->pending);
+	if (!scope->stood && !scope->start_error)
+		orch_fail(&scope->start_error, ORCH_ECANCELED, 0, "stop",
+			  "the scope was stopped before it stood");
+	tell_starts(scope);
+	end_procs(scope, orch_death_verdict(death));
+	end_connects(scope);
+	orch_close_fd(&scope->init_fd);
+	tell_death(scope);
+	if (scope->attached)
+		detach(scope);
+}
+
+static void set_start_error(struct orch_scope *scope, const orch_error *error);
+
+/* --- the watch over the helper ---------------------------------------------------------------------------- */
+
+static void on_watchdog(void *userdata)
+{
+	struct orch_scope *scope = userdata;
+	/* What the helper said in the meantime may only not have been read yet. The read may end the scope. */
+	orch_ctx *ctx = orch_ctx_ref(scope->ctx);
+	orch_scope_ref(scope);
+	if (scope->connected)
+		reaper_read(scope->reaper);
+	if (scope->phase == SCOPE_STARTING && !scope->stopping) {
+		orch_error *error = NULL;
+		orch_fail(&error, ORCH_ETIMEDOUT, 0, "setup", "orch-reaper does not answer");
+		set_start_error(scope, error);
+		orch_error_free(error);
+		scope_begin_stop(scope, 0, DEFAULT_DEADLINE_MS);
+	} else if (scope->phase != SCOPE_OVER && scope->stopping) {
+		judge_look(scope);
+	}
+	orch_scope_unref(scope);
+	orch_ctx_unref(ctx);
+}
+
+void scope_watch(struct orch_scope *scope, int64_t delay_ms)
+{
+	if (scope->watchdog)
+		orch_source_timer_set(scope->watchdog, delay_ms);
+	else
+		orch_source_timer(scope->ctx, delay_ms, on_watchdog, scope, &scope->watchdog, NULL);
+}
+
+void scope_expect_death(struct orch_scope *scope, uint32_t deadline_ms)
+{
+	int64_t now = orch_monotonic_us();
+	int64_t deadline_us = now + (int64_t)deadline_ms * 1000;
+	bool first = !scope->requested_us;
+	if (first) {
+		scope->requested_us = now;
+		scope->requested_ms = orch_realtime_ms();
+	}
+	if (first || deadline_us < scope->deadline_us) {
+		scope->deadline_us = deadline_us;
+		scope_watch(scope, deadline_ms);
+	}
+}
+
+static void set_start_error(struct orch_scope *scope, const orch_error *error)
+{
+	if (scope->stood || scope->start_error)
+		return;
+	scope->start_error = orch_error_copy(error);
+	scope->stopping = true;
+	scope_expect_death(scope, DEFAULT_DEADLINE_MS + SETUP_MARGIN_MS);
+	orch_ctx_logf(scope->ctx, ORCH_LOG_WARNING, "%s: %s", scope->name, orch_error_message(error));
+	tell_starts(scope);
+}
+
+/* --- what the helper says --------------------------------------------------------------------------------- */
+
+static orch_error *error_of(const struct wire_message *message)
+{
+	orch_error *error = NULL;
+	orch_fail(&error, message->code < 0 ? message->code : ORCH_ESYS, message->os_errno, message->step,
+		  "%s", message->text);
+	return error;
+}
+
+static void hear_up(struct orch_scope *scope, struct wire_packet *packet)
+{
+	if (scope->phase != SCOPE_STARTING || scope->init_fd >= 0)
+		return;
+	scope->rung = (uint32_t)packet->message.number[0];
+	scope->pidns_inode = packet->message.number[1];
+	scope->init_pid = packet->message.value;
+	scope->cgroup = strdup(packet->message.text);
+	scope->init_fd = packet->fds[0];
+	if (packet->message.flags & WIRE_LISTENER && packet->fd_count == 2) {
+		scope->listener_fd = packet->fds[1];
+		packet->fd_count = 1;
+	}
+	packet->fd_count--;
+	if (scope->stopping)
+		return; /* the stop passed this message on its way */
+	scope->phase = SCOPE_STANDING;
+	scope->stood = true;
+	scope->watchdog = orch_source_remove(scope->watchdog);
+	struct wire_packet *entry;
+	while ((entry = scope->pending.first)) {
+		scope->pending.first = entry->next;
+		reaper_send(scope->reaper, entry, NULL);
+		free(entry);
+	}
+	scope->pending = (struct wire_queue){0};
+	tell_starts(scope);
+}
+
+static void hear_connected(struct orch_scope *scope, struct wire_packet *packet)
+{
+	struct callback **link = &scope->connects;
+	while (*link && (*link)->subject != packet->message.subject)
+		link = &(*link)->next;
+	struct callback *callback = pop(link);
+	if (!callback)
+		return;
+	if (packet->fd_count == 1) {
+		packet->fd_count = 0;
+		callback->connect(callback->userdata, packet->fds[0], NULL);
+	} else {
+		orch_error *error = error_of(&packet->message);
+		callback->connect(callback->userdata, -1, error);
+		orch_error_free(error);
+	}
+	callback_free(callback);
+}
+
+static void hear_survivor(struct orch_scope *scope, const struct wire_message *message)
+{
+	struct census_entry *grown =
+		realloc(scope->survivors, (scope->survivor_count + 1) * sizeof(*scope->survivors));
+	if (!grown)
+		return;
+	scope->survivors = grown;
+	struct census_entry *entry = &grown[scope->survivor_count++];
+	memset(entry, 0, sizeof(*entry));
+	entry->pid = message->value;
+	entry->start_time = message->number[0];
+	wire_copy(entry->state, sizeof(entry->state), message->step);
+	memcpy(entry->wchan, message->text, sizeof(entry->wchan) - 1);
+}
+
+static void hear_death(struct orch_scope *scope, const struct wire_message *message)
+{
+	struct death_facts facts = {.verdict = (uint32_t)message->value,
+				    .flags = message->flags,
+				    .reason = message->text,
+				    .last_death_us = (int64_t)message->number[0],
+				    .confirmed_us = (int64_t)message->number[1],
+				    .alive = (uint32_t)message->number[2],
+				    .requested_ms = (int64_t)message->number[3]};
+	if (message->number[4])
+		scope->pidns_inode = message->number[4];
+	/* The kernel's answer to the host itself: it holds init's pidfd. */
+	if (facts.verdict == ORCH_DEATH_DEAD && scope->init_fd >= 0) {
+		facts.host_proof = pidfd_has_ended(scope->init_fd);
+		if (!facts.host_proof) {
+			facts.verdict = ORCH_DEATH_UNVERIFIABLE;
+			facts.reason = "orch-reaper says dead, the host's pidfd of init says alive";
+		}
+	}
+	orch_death *death = death_new(scope, &facts);
+	scope_over(scope, death);
+}
+
+void scope_hear(struct orch_scope *scope, struct wire_packet *packet)
+{
+	const struct wire_message *message = &packet->message;
+	struct orch_proc *proc = proc_find(scope, message->subject);
+	orch_error *error;
+	if (scope->phase == SCOPE_OVER)
+		return;
+	switch (message->type) {
+	case WIRE_SCOPE_UP:
+		hear_up(scope, packet);
+		break;
+	case WIRE_SCOPE_FAILED:
+		error = error_of(message);
+		set_start_error(scope, error);
+		orch_error_free(error);
+		break;
+	case WIRE_STARTED:
+		if (proc)
+			proc_started(proc, message->value);
+		break;
+	case WIRE_FAILED:
+		if (!proc)
+			break;
+		error = error_of(message);
+		proc_failed(proc, error);
+		orch_error_free(error);
+		break;
+	case WIRE_EXITED:
+		if (proc)
+			proc_exited(proc, message->value, message->code);
+		break;
+	case WIRE_CONNECTED:
+		hear_connected(scope, packet);
+		break;
+	case WIRE_SURVIVOR:
+		hear_survivor(scope, message);
+		break;
+	case WIRE_DEATH:
+		hear_death(scope, message);
+		break;
+	case WIRE_NOTE:
+		orch_ctx_logf(scope->ctx, ORCH_LOG_NOTICE, "%s: rung PIDNS: %s", scope->name, message->text);
+		break;
+	default:
+		break;
+	}
+}
+
+void scope_helper_lost(struct orch_scope *scope, const orch_error *error)
+{
+	if (scope->phase == SCOPE_OVER)
+		return;
+	scope->stopping = true;
+	set_start_error(scope, error);
+	judge_begin(scope);
+}
+
+/* --- making and stopping ---------------------------------------------------------------------------------- */
+
+void scope_begin_stop(struct orch_scope *scope, uint32_t grace_ms, uint32_t deadline_ms)
+{
+	scope->stopping = true;
+	orch_close_fd(&scope->listener_fd);
+	wire_queue_clear(&scope->pending);
+	scope_expect_death(scope, deadline_ms);
+	if (!scope->connected)
+		return;
+	struct wire_packet packet = wire_packet(WIRE_STOP, scope->id, 0);
+	packet.message.number[0] = grace_ms;
+	packet.message.number[1] = deadline_ms - MARGIN_MS(deadline_ms);
+	packet.message.number[2] = (uint64_t)orch_monotonic_us();
+	packet.message.number[3] = (uint64_t)scope->requested_ms;
+	reaper_send(scope->reaper, &packet, NULL);
+}
+
+void orch_scope_opts_init(struct orch_scope_opts *opts)
+{
+	memset(opts, 0, sizeof(*opts));
+	opts->size = sizeof(*opts);
+	opts->least_rung = ORCH_RUNG_PIDNS;
+	opts->setup_timeout_ms = DEFAULT_SETUP_MS;
+}
+
+static int32_t send_new(struct orch_scope *scope, const struct orch_scope_opts *opts,
+			const struct orch_confinement *confinement, orch_error **reterr)
+{
+	struct wire_packet packet = wire_packet(WIRE_SCOPE_NEW, scope->id, 0);
+	wire_copy(packet.message.step, WIRE_STEP_MAX, scope->name);
+	packet.message.value = (int32_t)opts->least_rung;
+	packet.message.number[0] = opts->setup_timeout_ms;
+	if (confinement) {
+		packet.message.flags = WIRE_CONFINED;
+		packet.message.number[1] = confinement->host_uid;
+		packet.fds[0] = fcntl(confinement->spec_fd, F_DUPFD_CLOEXEC, 3);
+		if (packet.fds[0] < 0)
+			return orch_fail(reterr, ORCH_EINVAL, errno, "spec",
+					 "the confinement's spec_fd is not usable");
+		packet.fd_count = 1;
+	}
+	return reaper_send(scope->reaper, &packet, reterr);
+}
+
+int32_t orch_scope_new_confined(orch_ctx *ctx, const struct orch_scope_opts *opts,
+				const struct orch_confinement *confinement, orch_scope **ret_scope,
+				orch_error **reterr)
+{
+	struct orch_scope_opts known;
+	struct reaper *reaper;
+	int32_t code = orch_ctx_check(ctx, reterr);
+	if (code == 0)
+		code = orch_opts_read(opts, &known, sizeof(known), "orch_scope_opts", reterr);
+	if (code < 0)
+		return code;
+	if (!ret_scope)
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "ret_scope is NULL");
+	if (known.flags)
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "orch_scope_opts.flags: no flag is defined");
+	if (known.least_rung > ORCH_RUNG_CGROUP_PIDNS)
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_scope_opts.least_rung %u is none of ORCH_RUNG_*", known.least_rung);
+	if (!known.least_rung)
+		known.least_rung = ORCH_RUNG_PIDNS;
+	if (!known.setup_timeout_ms)
+		known.setup_timeout_ms = DEFAULT_SETUP_MS;
+	code = reaper_get(ctx, &reaper, reterr);
+	if (code < 0)
+		return code;
+
+	struct orch_scope *scope = calloc(1, sizeof(*scope));
+	if (!scope)
+		return orch_fail_memory(reterr);
+	atomic_init(&scope->references, 1);
+	scope->reaper = reaper;
+	scope->init_fd = scope->listener_fd = -1;
+	scope->id = ++reaper->last_scope;
+	scope->connected = true;
+	memcpy(scope->name, "orch-", 5);
+	orch_random_hex(scope->name + 5, 8);
+	scope->label = strdup(known.label ? known.label : scope->name);
+	scope->ctx = ctx;
+	code = scope->label ? send_new(scope, &known, confinement, reterr) : orch_fail_memory(reterr);
+	if (code < 0) {
+		scope_free(scope);
+		return code;
+	}
+	orch_ctx_ref(ctx);
+	attach(scope);
+	scope_watch(scope, (int64_t)known.setup_timeout_ms + SETUP_MARGIN_MS);
+	*ret_scope = scope;
+	return 0;
+}
+
+int32_t orch_scope_new(orch_ctx *ctx, const struct orch_scope_opts *opts, orch_scope **ret_scope,
+		       orch_error **reterr)
+{
+	return orch_scope_new_confined(ctx, opts, NULL, ret_scope, reterr);
+}

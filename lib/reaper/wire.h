@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ORCH_WIRE_H
+#define ORCH_WIRE_H
+
+/*
+ * The messages between host, orch-reaper and a scope's init: one fixed little-endian frame per SOCK_SEQPACKET
+ * message, file descriptors by SCM_RIGHTS and only with the types that have some. Larger things (argv, envp, a
+ * confinement) travel in sealed memfds. Compiled into the library and into orch-reaper.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Raised with every change of a frame or of a message's meaning. */
+#define WIRE_VERSION 1u
+
+#define WIRE_FDS_MAX 4
+#define WIRE_STEP_MAX 64
+#define WIRE_TEXT_MAX 1024
+#define WIRE_NUMBERS 5
+#define WIRE_FRAME_SIZE (32u + 8u * WIRE_NUMBERS + WIRE_STEP_MAX + WIRE_TEXT_MAX)
+
+/* argv, envp and cwd together, with their terminating NULs. */
+#define WIRE_STRINGS_MAX (1024u * 1024u)
+
+enum wire_type {
+	/* Both ways, first. text: the sender's version. From the host: fd its pidfd. */
+	WIRE_HELLO = 1,
+
+	/* Host to helper. */
+	/* step: the name; value: least rung; number: set-up timeout in ms, uid of the load. WIRE_CONFINED: fd
+	 * the specification. */
+	WIRE_SCOPE_NEW,
+	/* number: grace in ms, deadline in ms, time of the request (CLOCK_MONOTONIC us, CLOCK_REALTIME ms). */
+	WIRE_STOP,
+
+	/* Host to helper to init. `subject` is the host's number for the program or connection. */
+	/* number: argc, envc; text: a probe's name (WIRE_PROBE); fds: strings, stdin, stdout, stderr. */
+	WIRE_SPAWN,
+	WIRE_SIGNAL,  /* value: the signal */
+	WIRE_CONNECT, /* value: the port */
+
+	/* Helper to init. */
+	WIRE_TERMINATE, /* SIGTERM to everybody; WIRE_EMPTY when nobody is left */
+
+	/* Set-up process or init to helper. */
+	WIRE_READY, /* number: inode of the PID namespace; WIRE_LISTENER: fd the listener */
+	WIRE_SETUP_FAILED, /* code, os_errno, step, text */
+	WIRE_EMPTY,
+
+	/* Init to helper to host. */
+	WIRE_STARTED,   /* value: pid inside */
+	WIRE_FAILED,    /* code, os_errno, step, text */
+	WIRE_EXITED,    /* value: exit code, or -1; code: signal, or 0 */
+	WIRE_CONNECTED, /* code 0: fd the socket; else code, os_errno, text */
+
+	/* Helper to host. */
+	/* value: host pid of init; number: rung, inode of the PID namespace; text: cgroup or ""; fds: pidfd of
+	 * init and, with WIRE_LISTENER, the listener. */
+	WIRE_SCOPE_UP,
+	WIRE_SCOPE_FAILED, /* code, os_errno, step, text */
+	WIRE_SURVIVOR,     /* value: pid; number: start time in ticks; step: state; text: wchan */
+	/* value: verdict; flags: WIRE_DEATH_*; number: last death and confirmation (us after the request),
+	 * alive at the request, request (CLOCK_REALTIME ms), inode of the PID namespace; text: reason. */
+	WIRE_DEATH,
+	WIRE_NOTE, /* text: for the log */
+	WIRE_TYPES
+};
+
+/* Flags, by type. */
+#define WIRE_CONFINED 1u    /* SCOPE_NEW */
+#define WIRE_LISTENER 1u    /* READY, SCOPE_UP */
+#define WIRE_LEADER 1u      /* SPAWN */
+#define WIRE_PROBE 2u       /* SPAWN */
+#define WIRE_ENVIRONMENT 4u /* SPAWN: envp was given */
+#define WIRE_CWD 8u         /* SPAWN: cwd was given */
+
+#define WIRE_DEATH_TERMINATED 1u     /* SIGTERM was tried first */
+#define WIRE_DEATH_CGROUP_KILL 2u    /* cgroup.kill was written */
+#define WIRE_DEATH_INIT_KILLED 4u    /* SIGKILL to init by pidfd */
+#define WIRE_DEATH_INIT_REAPED 8u    /* waitid() on init returned: its PID namespace is empty */
+#define WIRE_DEATH_CGROUP_EMPTY 16u  /* cgroup.events said populated 0 */
+#define WIRE_DEATH_CGROUP_GONE 32u   /* rmdir of the leaf */
+#define WIRE_DEATH_NEVER_STOOD 64u   /* ended in set-up: no program was started */
+#define WIRE_DEATH_SELF 128u         /* init ended before anybody asked */
+
+struct wire_message {
+	uint16_t type;
+	uint16_t flags;
+	uint32_t scope;
+	uint32_t subject;
+	int32_t code;
+	int32_t os_errno;
+	int32_t value;
+	uint64_t number[WIRE_NUMBERS];
+	char step[WIRE_STEP_MAX];
+	char text[WIRE_TEXT_MAX];
+};
+
+/* A message with its descriptors, which belong to it: wire_packet_close(). */
+struct wire_packet {
+	struct wire_message message;
+	int fds[WIRE_FDS_MAX];
+	uint32_t fd_count;
+	struct wire_packet *next;
+};
+
+struct wire_packet wire_packet(enum wire_type type, uint32_t scope, uint32_t subject);
+/* Truncating copy into step or text. */
+void wire_copy(char *field, size_t size, const char *value);
+void wire_packet_close(struct wire_packet *packet);
+
+/* The parser: bytes in, bytes out. */
+void wire_encode(const struct wire_message *message, uint32_t fd_count, uint8_t frame[WIRE_FRAME_SIZE]);
+/* 0, -EPROTO, or -EPROTONOSUPPORT for a frame of another wire version. */
+int wire_decode(const uint8_t *frame, size_t length, uint32_t fd_count, struct wire_message *message);
+
+/*
+ * I/O (wire-io.c). 0 or a negative errno. wire_send() leaves the packet's fds open; it does not block on a
+ * non-blocking socket (-EAGAIN) and never raises SIGPIPE. wire_receive() gives -EPIPE at the end, -EAGAIN, or
+ * wire_decode()'s errors, and never blocks; fds are close-on-exec and closed on error.
+ */
+int wire_send(int fd, const struct wire_packet *packet);
+int wire_receive(int fd, struct wire_packet *packet);
+
+/* Packets that wait for a socket to become writable. */
+struct wire_queue {
+	struct wire_packet *first, *last;
+	uint32_t length;
+};
+
+/* Takes the packet's fds over also on failure. -ENOMEM. */
+int wire_queue_add(struct wire_queue *queue, struct wire_packet *packet);
+/* Sends what can be sent. 0: empty now, -EAGAIN: rest waits, another errno: the peer is gone. */
+int wire_queue_flush(struct wire_queue *queue, int fd);
+void wire_queue_clear(struct wire_queue *queue);
+
+#endif
