@@ -1,0 +1,809 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The journal's files: who owns them, what forked children and other programs may do to them, what is refused
+ * with the bytes unchanged, what verify and the anchor notice.
+ */
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <sys/statfs.h>
+
+#include "journal-kit.h"
+
+/* --- ownership ------------------------------------------------------------------------------------------ */
+
+static void expect_locked(void *userdata)
+{
+	orch_journal *journal = NULL;
+	orch_error *locked = NULL;
+	char holder[32];
+	snprintf(holder, sizeof(holder), "pid %d ", *(pid_t *)userdata);
+	ck_assert_int_eq(kit_open(&journal, &locked), ORCH_ELOCKED);
+	ck_assert_ptr_nonnull(strstr(orch_error_message(locked), holder));
+	orch_error_free(locked);
+	FAILS(ORCH_ELOCKED,
+	      kit_open_with(&journal, ORCH_JOURNAL_READ_ONLY, NULL, NULL, NULL, &error));
+	ck_assert_ptr_null(journal);
+}
+
+START_TEST(a_second_coordinator_is_refused)
+{
+	pid_t self = getpid();
+	orch_journal *journal = open_journal();
+	expect_locked(&self);
+	ck_assert_int_eq(in_child(expect_locked, &self), 0);
+	orch_action *action = make(journal, "k", 0, ORCH_ACTION_CONFIRMED);
+	orch_journal_unref(journal);
+	expect_locked(&self); /* the action keeps it open */
+	orch_action_unref(action);
+	orch_journal_unref(open_journal());
+}
+END_TEST
+
+/* Whether this process holds SQLite's own lock, as a child sees it (https://sqlite.org/lockingv3.html). */
+static void ask_for_lock(void *userdata)
+{
+	int fd = open(userdata, O_RDWR | O_CLOEXEC);
+	struct flock range = {.l_type = F_WRLCK, .l_start = 0x40000000, .l_len = 512};
+	_exit(fd < 0 || fcntl(fd, F_GETLK, &range) < 0 ? 2 : range.l_type == F_UNLCK ? 1 : 0);
+}
+
+START_TEST(the_lock_survives_a_host_that_opens_the_file)
+{
+	pid_t self = getpid();
+	orch_journal *journal = open_journal();
+	ck_assert_int_eq(WEXITSTATUS(in_child(ask_for_lock, journal_path)), 0);
+	int fd = open(journal_path, O_RDONLY | O_CLOEXEC);
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+	ck_assert_msg(WEXITSTATUS(in_child(ask_for_lock, journal_path)) == 1,
+		      "SQLite's own lock is still there: this test shows nothing");
+	ck_assert_int_eq(in_child(expect_locked, &self), 0);
+	orch_action_unref(make(journal, "k", 0, ORCH_ACTION_CONFIRMED));
+	orch_journal_unref(journal);
+	journal = open_journal();
+	ck_assert_uint_eq(state_of(journal, "k"), ORCH_ACTION_CONFIRMED);
+	orch_journal_unref(journal);
+}
+END_TEST
+
+struct race {
+	int start; /* read end of a pipe that both wait on */
+	int count; /* the outside: a byte per effect */
+	const char *key;
+};
+
+static void run_for_key(void *userdata)
+{
+	struct race *race = userdata;
+	char byte;
+	orch_journal *journal = NULL;
+	ck_assert_int_eq(read(race->start, &byte, 1), 0);
+	for (int tries = 0; kit_open(&journal, NULL) == ORCH_ELOCKED; tries++) {
+		ck_assert_int_lt(tries, 20000);
+		usleep(500);
+	}
+	uint32_t outcome = 0;
+	orch_action *action = NULL;
+	OK(kit_begin(journal, race->key, 0, "request", &outcome, &action, &error));
+	if (outcome == ORCH_BEGIN_FRESH) {
+		OK(orch_action_dispatch(action, &error));
+		ck_assert_int_eq(write(race->count, "x", 1), 1);
+		OK(orch_action_observe(action, NULL, 0, &error));
+	} else {
+		ck_assert_uint_eq(outcome, ORCH_BEGIN_REPLAY);
+	}
+	orch_action_unref(action);
+	orch_journal_unref(journal);
+}
+
+START_TEST(two_processes_race_for_one_key)
+{
+	char path[100];
+	snprintf(path, sizeof(path), "%s/count", folder);
+	int count = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	for (int round = 1; round <= 30; round++) {
+		char key[16];
+		int start[2];
+		pid_t pids[2];
+		snprintf(key, sizeof(key), "%d", round);
+		ck_assert_int_eq(pipe2(start, O_CLOEXEC), 0);
+		for (int i = 0; i < 2; i++) {
+			pids[i] = fork();
+			if (pids[i] == 0) {
+				struct race race = {start[0], count, key};
+				close(start[1]);
+				alarm(60);
+				run_for_key(&race);
+				_exit(0);
+			}
+		}
+		close(start[0]);
+		close(start[1]);
+		for (int i = 0; i < 2; i++) {
+			int status = -1;
+			ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
+			ck_assert_int_eq(status, 0);
+		}
+		ck_assert_int_eq(lseek(count, 0, SEEK_END), round);
+	}
+	close(count);
+}
+END_TEST
+
+static int32_t observe_bytes(orch_action *action, orch_error **reterr)
+{
+	return orch_action_observe(action, "r", 1, reterr);
+}
+
+struct inherited {
+	orch_journal *journal;
+	orch_action *action;
+};
+
+static void use_in_child(void *userdata)
+{
+	struct inherited *inherited = userdata;
+	orch_journal *journal = inherited->journal;
+	orch_action *action = NULL;
+	uint32_t outcome;
+	FAILS(ORCH_EFORKED, kit_begin(journal, "n", 0, NULL, &outcome, &action, &error));
+	FAILS(ORCH_EFORKED, orch_journal_record(journal, "k", "n", NULL, 0, NULL, &error));
+	FAILS(ORCH_EFORKED, orch_journal_find(journal, "k", &action, &error));
+	FAILS(ORCH_EFORKED, orch_journal_each(journal, NULL, (orch_action_fn)abort, NULL, &error));
+	FAILS(ORCH_EFORKED, orch_journal_recover(journal, NULL, NULL, NULL, NULL, &error));
+	FAILS(ORCH_EFORKED, orch_journal_verify(journal, NULL, &error));
+	FAILS(ORCH_EFORKED, orch_action_resolve(inherited->action, 1, NULL, 0, &error));
+	for (uint32_t state = 2; state <= 8; state++)
+		FAILS(ORCH_EFORKED, move(inherited->action, state, &error));
+	/* Nor does it get in by opening anew. */
+	pid_t parent = getppid();
+	expect_locked(&parent);
+	orch_action_unref(inherited->action);
+	orch_journal_unref(journal);
+}
+
+START_TEST(a_forked_child_touches_nothing)
+{
+	struct inherited inherited = {.journal = open_anchored()};
+	inherited.action = make(inherited.journal, "k", 0, ORCH_ACTION_DISPATCHED);
+	struct file database = slurp(journal_path), wal = slurp(wal_path), anchor = slurp(anchor_path);
+	ck_assert(wal.exists && wal.length > 0);
+	ck_assert_int_eq(in_child(use_in_child, &inherited), 0);
+	same_file(journal_path, &database);
+	same_file(wal_path, &wal);
+	same_file(anchor_path, &anchor);
+	pid_t self = getpid();
+	ck_assert_int_eq(in_child(expect_locked, &self), 0);
+	OK(observe_bytes(inherited.action, &error));
+	orch_action_unref(inherited.action);
+	orch_journal_unref(inherited.journal);
+	orch_journal *journal = open_anchored();
+	ck_assert_uint_eq(state_of(journal, "k"), ORCH_ACTION_OBSERVED);
+	OK(orch_journal_verify(journal, NULL, &error));
+	orch_journal_unref(journal);
+}
+END_TEST
+
+/* A worker without exec keeps copies of all descriptors; the coordinator is killed, the worker lives on. */
+static void fork_worker_and_die(void *userdata)
+{
+	int *ready = userdata;
+	orch_journal *journal = open_journal();
+	orch_action_unref(make(journal, "k", 0, ORCH_ACTION_DISPATCHED));
+	pid_t coordinator = getpid(), worker = fork();
+	if (worker == 0) {
+		alarm(60);
+		worker = getpid();
+		ck_assert_int_eq(write(ready[1], &worker, sizeof(worker)), sizeof(worker));
+		kill(coordinator, SIGKILL);
+		pause();
+		_exit(0);
+	}
+	pause();
+}
+
+START_TEST(a_forked_worker_does_not_keep_the_lock)
+{
+	int ready[2];
+	pid_t worker = 0;
+	ck_assert_int_eq(pipe2(ready, O_CLOEXEC), 0);
+	ck_assert_int_eq(WTERMSIG(in_child(fork_worker_and_die, ready)), SIGKILL);
+	ck_assert_int_eq(read(ready[0], &worker, sizeof(worker)), sizeof(worker));
+	ck_assert_int_eq(kill(worker, 0), 0);
+	orch_journal *journal = open_journal();
+	ck_assert_uint_eq(state_of(journal, "k"), ORCH_ACTION_DISPATCHED);
+	orch_journal_unref(journal);
+	kill(worker, SIGKILL);
+}
+END_TEST
+
+START_TEST(files_that_are_taken_away_are_noticed)
+{
+	char *const paths[] = {journal_path, wal_path, lock_path};
+	for (int i = 0; i < 3; i++) {
+		orch_journal *journal = open_journal();
+		orch_action *action = begin(journal, "k", 0, ORCH_BEGIN_FRESH);
+		struct file copy = slurp(paths[i]);
+		ck_assert_int_eq(unlink(paths[i]), 0);
+		if (i == 1)
+			spill(paths[i], &copy); /* the same bytes in another file are another file */
+		FAILS(ORCH_EPOISONED, orch_action_dispatch(action, &error));
+		ck_assert_uint_eq(orch_action_state(action), ORCH_ACTION_INTENT);
+		FAILS(ORCH_EPOISONED, orch_journal_find(journal, "k", &action, &error));
+		orch_action_unref(action);
+		orch_journal_unref(journal);
+		free(copy.bytes);
+		kit_teardown();
+		kit_setup();
+	}
+}
+END_TEST
+
+/*
+ * Everything that keeps coordinators apart is broken at once: the lock file is removed, and the older one's host
+ * dropped SQLite's lock. The older generation still cannot write.
+ */
+static void older_generation(void *userdata)
+{
+	int *pipes = userdata;
+	char byte = 'x';
+	orch_journal *journal = open_journal();
+	orch_action *action = begin(journal, "k", 0, ORCH_BEGIN_FRESH);
+	close(open(journal_path, O_RDONLY | O_CLOEXEC));
+	ck_assert_int_eq(write(pipes[1], &byte, 1), 1);
+	ck_assert_int_eq(read(pipes[2], &byte, 1), 1);
+	FAILS(ORCH_EPOISONED, orch_action_dispatch(action, &error));
+	FAILS(ORCH_EPOISONED, orch_journal_record(journal, "k", "late", NULL, 0, NULL, &error));
+	orch_action_unref(action);
+	orch_journal_unref(journal);
+}
+
+START_TEST(an_older_generation_cannot_write)
+{
+	int pipes[4];
+	char byte;
+	ck_assert_int_eq(pipe2(pipes, O_CLOEXEC) + pipe2(pipes + 2, O_CLOEXEC), 0);
+	pid_t older = fork();
+	if (older == 0) {
+		alarm(60);
+		older_generation(pipes);
+		_exit(0);
+	}
+	ck_assert_int_eq(read(pipes[0], &byte, 1), 1);
+	ck_assert_int_eq(unlink(lock_path), 0);
+	orch_journal *journal = open_journal();
+	ck_assert_uint_eq(orch_journal_generation(journal), 2);
+	ck_assert_int_eq(write(pipes[3], "x", 1), 1);
+	int status = -1;
+	ck_assert_int_eq(waitpid(older, &status, 0), older);
+	ck_assert_int_eq(status, 0);
+	orch_action *action = begin(journal, "k", 0, ORCH_BEGIN_FRESH);
+	ck_assert_uint_eq(orch_action_attempt(action), 2);
+	OK(orch_action_dispatch(action, &error));
+	FAILS(ORCH_ENOENT, orch_journal_find(journal, "late", &action, &error));
+	orch_action_unref(action);
+	orch_journal_unref(journal);
+	journal = open_journal();
+	ck_assert_uint_eq(state_of(journal, "k"), ORCH_ACTION_DISPATCHED);
+	OK(orch_journal_verify(journal, NULL, &error));
+	orch_journal_unref(journal);
+}
+END_TEST
+
+/* --- refusals that leave everything as it was ------------------------------------------------------------ */
+
+static uint32_t pretended_magic; /* 0: the truth */
+
+/* The library is linked statically here, so it calls this one. */
+int fstatfs(int fd, struct statfs *status)
+{
+	char path[32];
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	int r = statfs(path, status);
+	if (pretended_magic)
+		status->f_type = pretended_magic;
+	return r;
+}
+
+static void refused(int32_t code, uint32_t flags)
+{
+	orch_journal *journal = NULL;
+	struct file database = slurp(journal_path), wal = slurp(wal_path);
+	FAILS(code, kit_open_with(&journal, flags, NULL, NULL, NULL, &error));
+	ck_assert_ptr_null(journal);
+	same_file(journal_path, &database);
+	same_file(wal_path, &wal);
+	free(database.bytes);
+	free(wal.bytes);
+}
+
+static void refused_both(int32_t code)
+{
+	refused(code, 0);
+	refused(code, ORCH_JOURNAL_READ_ONLY);
+}
+
+START_TEST(network_file_systems)
+{
+	/* linux/magic.h: NFS, SMB, SMB2, CIFS, 9P, Ceph, AFS, FUSE */
+	static const uint32_t remote[] = {0x6969,     0x517b,	  0xfe534d42, 0xff534d42,
+					  0x01021997, 0x00c36400, 0x5346414f, 0x65735546};
+	for (size_t i = 0; i < sizeof(remote) / sizeof(remote[0]); i++) {
+		pretended_magic = remote[i];
+		refused_both(ORCH_ENETFS);
+		ck_assert_int_ne(access(lock_path, F_OK), 0);
+	}
+	pretended_magic = 0xef53; /* ext4 */
+	orch_journal_unref(open_journal());
+	pretended_magic = 0x6969;
+	refused_both(ORCH_ENETFS);
+}
+END_TEST
+
+static void sql(const char *statements)
+{
+	sqlite3 *db = NULL;
+	ck_assert_int_eq(sqlite3_open_v2(journal_path, &db, SQLITE_OPEN_READWRITE, NULL), SQLITE_OK);
+	sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+	ck_assert_int_eq(sqlite3_exec(db, "PRAGMA locking_mode = EXCLUSIVE", NULL, NULL, NULL), SQLITE_OK);
+	char *message = NULL;
+	ck_assert_msg(sqlite3_exec(db, statements, NULL, NULL, &message) == SQLITE_OK, "%s: %s", statements,
+		      message);
+	sqlite3_close(db);
+}
+
+START_TEST(a_newer_schema)
+{
+	orch_journal *journal = open_journal();
+	orch_action_unref(make(journal, "k", 0, ORCH_ACTION_CONFIRMED));
+	orch_journal_unref(journal);
+	struct file good = slurp(journal_path), newer = slurp(journal_path);
+	newer.bytes[63] = 2; /* user_version */
+	spill(journal_path, &newer);
+	refused_both(ORCH_ESCHEMA);
+	spill(journal_path, &good);
+	orch_journal_unref(open_journal());
+	/* A newer version that was killed left its version number in the log only. */
+	sql("PRAGMA user_version = 2");
+	struct file header = slurp(journal_path);
+	ck_assert_int_eq(header.bytes[63], 1);
+	ck_assert(slurp(wal_path).length > 0);
+	refused_both(ORCH_ESCHEMA);
+}
+END_TEST
+
+START_TEST(what_is_no_journal)
+{
+	struct file empty = {.exists = true}, text = {(unsigned char *)"not a database at all", 21, true};
+	spill(journal_path, &empty);
+	refused_both(ORCH_ECORRUPT);
+	spill(journal_path, &text);
+	refused_both(ORCH_ECORRUPT);
+	unlink(journal_path);
+	sqlite3 *db = NULL;
+	sqlite3_open(journal_path, &db);
+	ck_assert_int_eq(sqlite3_exec(db, "CREATE TABLE theirs (x)", NULL, NULL, NULL), SQLITE_OK);
+	sqlite3_close(db);
+	refused_both(ORCH_ECORRUPT);
+	unlink(journal_path);
+	ck_assert_int_eq(mkdir(journal_path, 0700), 0);
+	orch_journal *journal = NULL;
+	FAILS(ORCH_ECORRUPT, kit_open(&journal, &error));
+	rmdir(journal_path);
+
+	/* Its log is there and it is not. */
+	spill(wal_path, &text);
+	refused(ORCH_ECORRUPT, 0);
+	unlink(wal_path);
+	refused(ORCH_ENOENT, ORCH_JOURNAL_READ_ONLY);
+	strcat(folder, "/missing");
+	kit_paths();
+	refused_both(ORCH_ENOENT);
+	*strrchr(folder, '/') = '\0';
+	kit_paths();
+}
+END_TEST
+
+START_TEST(other_names_of_the_file)
+{
+	pid_t self = getpid();
+	orch_journal *journal = open_journal();
+	char real[96];
+	strcpy(real, journal_path);
+	snprintf(journal_path, sizeof(journal_path), "%s/link", folder);
+	ck_assert_int_eq(symlink("j", journal_path), 0);
+	expect_locked(&self);
+	orch_journal_unref(journal);
+	/* Through the link the same lock is taken. */
+	journal = open_journal();
+	strcpy(journal_path, real);
+	expect_locked(&self);
+	orch_journal_unref(journal);
+	char hard[110];
+	snprintf(hard, sizeof(hard), "%s.hard", real);
+	ck_assert_int_eq(link(real, hard), 0);
+	refused_both(ORCH_EINVAL);
+	unlink(hard);
+	orch_journal_unref(open_journal());
+}
+END_TEST
+
+START_TEST(relative_paths_do_not_follow_the_working_directory)
+{
+	char real[96];
+	strcpy(real, journal_path);
+	ck_assert_int_eq(chdir(folder), 0);
+	strcpy(journal_path, "j");
+	orch_journal *journal = open_journal();
+	ck_assert_int_eq(chdir("/"), 0);
+	orch_action_unref(make(journal, "k", 0, ORCH_ACTION_CONFIRMED));
+	orch_journal_unref(journal);
+	strcpy(journal_path, real);
+	journal = open_journal();
+	ck_assert_uint_eq(state_of(journal, "k"), ORCH_ACTION_CONFIRMED);
+	orch_journal_unref(journal);
+}
+END_TEST
+
+/* Killed between making the file and giving it its name. */
+START_TEST(a_half_made_journal_is_made_again)
+{
+	char half[110];
+	snprintf(half, sizeof(half), "%s.new", journal_path);
+	struct file text = {(unsigned char *)"half", 4, true};
+	spill(half, &text);
+	orch_journal_unref(open_journal());
+	ck_assert_int_ne(access(half, F_OK), 0);
+}
+END_TEST
+
+/* --- reading without owning -------------------------------------------------------------------------------- */
+
+static void fill(orch_journal *journal)
+{
+	orch_action_unref(make(journal, "done", 0, ORCH_ACTION_CONFIRMED));
+	orch_action_unref(make(journal, "open", 0, ORCH_ACTION_DISPATCHED));
+}
+
+static void fill_and_die(void *userdata)
+{
+	orch_journal *journal = userdata ? open_anchored() : open_journal();
+	fill(journal);
+	kill(getpid(), SIGKILL);
+}
+
+static int entries(const char *path)
+{
+	char command[160];
+	int count = -1;
+	snprintf(command, sizeof(command), "ls -A %s | wc -l", path);
+	FILE *stream = popen(command, "re");
+	ck_assert_int_eq(fscanf(stream, "%d", &count), 1);
+	pclose(stream);
+	return count;
+}
+
+static void read_it(void)
+{
+	orch_journal *journal = NULL;
+	OK(kit_open_with(&journal, ORCH_JOURNAL_READ_ONLY, NULL, NULL, NULL, &error));
+	ck_assert_uint_eq(orch_journal_generation(journal), 1);
+	ck_assert_uint_eq(state_of(journal, "done"), ORCH_ACTION_CONFIRMED);
+	orch_action *action = find(journal, "open");
+	ck_assert_uint_eq(orch_action_state(action), ORCH_ACTION_DISPATCHED);
+	uint64_t records = 0;
+	OK(orch_journal_verify(journal, &records, &error));
+	ck_assert_uint_eq(records, 7);
+	orch_action *other = NULL;
+	uint32_t outcome;
+	FAILS(ORCH_ESTATE, orch_action_observe(action, NULL, 0, &error));
+	FAILS(ORCH_ESTATE, kit_begin(journal, "done", 0, "request", &outcome, &other, &error));
+	FAILS(ORCH_ESTATE, orch_journal_record(journal, "k", "n", NULL, 0, NULL, &error));
+	FAILS(ORCH_ESTATE, orch_journal_recover(journal, NULL, NULL, NULL, NULL, &error));
+	orch_action_unref(action);
+	orch_journal_unref(journal);
+}
+
+START_TEST(reading_writes_nothing)
+{
+	/* What a dead coordinator left, with everything still in the log; then what a tidy one left. */
+	for (int tidy = 0; tidy < 2; tidy++) {
+		if (tidy) {
+			orch_journal *journal = open_journal();
+			fill(journal);
+			orch_journal_unref(journal);
+		} else {
+			ck_assert_int_eq(WTERMSIG(in_child(fill_and_die, NULL)), SIGKILL);
+		}
+		struct file database = slurp(journal_path), wal = slurp(wal_path), lock = slurp(lock_path);
+		ck_assert_int_eq(wal.exists, !tidy);
+		int count = entries(folder);
+		/* Even by one who could not write. */
+		ck_assert_int_eq(chmod(journal_path, 0400) + chmod(lock_path, 0400) + chmod(folder, 0500), 0);
+		read_it();
+		read_it();
+		ck_assert_int_eq(chmod(journal_path, 0600) + chmod(lock_path, 0600) + chmod(folder, 0700), 0);
+		same_file(journal_path, &database);
+		same_file(wal_path, &wal);
+		same_file(lock_path, &lock);
+		ck_assert_int_eq(entries(folder), count);
+		/* A copy without its lock file can be read as well; none is made. */
+		ck_assert_int_eq(unlink(lock_path), 0);
+		read_it();
+		ck_assert_int_eq(entries(folder), count - 1);
+		kit_teardown();
+		kit_setup();
+	}
+}
+END_TEST
+
+START_TEST(a_reader_does_not_keep_a_coordinator_out)
+{
+	orch_journal *journal = open_journal(), *reader = NULL;
+	fill(journal);
+	orch_journal_unref(journal);
+	OK(kit_open_with(&reader, ORCH_JOURNAL_READ_ONLY, NULL, NULL, NULL, &error));
+	journal = open_journal();
+	orch_action_unref(make(journal, "later", 0, ORCH_ACTION_CONFIRMED));
+	ck_assert_uint_eq(state_of(reader, "done"), ORCH_ACTION_CONFIRMED);
+	orch_action *action = NULL;
+	FAILS(ORCH_ENOENT, orch_journal_find(reader, "later", &action, &error));
+	orch_journal_unref(reader);
+	orch_journal_unref(journal);
+}
+END_TEST
+
+/* --- what verify and the anchor notice ----------------------------------------------------------------- */
+
+static int32_t describe(void *userdata, orch_action *action)
+{
+	struct file *text = userdata;
+	size_t request_length = 0, result_length = 0;
+	const void *request = orch_action_request(action, &request_length);
+	const void *result = orch_action_result(action, &result_length);
+	FILE *stream = fmemopen(text->bytes + text->length, 65536 - text->length, "w");
+	fprintf(stream, "%s %s %u %u %u %llu %lld ", orch_action_kind(action), orch_action_key(action),
+		orch_action_state(action), orch_action_policy(action), orch_action_attempt(action),
+		(unsigned long long)orch_action_generation(action),
+		(long long)orch_action_updated_at_ms(action));
+	fwrite(request, 1, request_length, stream);
+	fwrite(result, 1, result_length, stream);
+	text->length += (size_t)ftell(stream);
+	fclose(stream);
+	return 0;
+}
+
+/* 0 if the journal opens, verifies and then tells `text`; otherwise what refused it. */
+static int32_t read_all(struct file *text)
+{
+	orch_journal *journal = NULL;
+	text->length = 0;
+	int32_t r = kit_open_with(&journal, ORCH_JOURNAL_READ_ONLY, NULL, NULL, NULL, NULL);
+	if (r == 0)
+		r = orch_journal_verify(journal, NULL, NULL);
+	if (r == 0)
+		r = orch_journal_each(journal, NULL, describe, text, NULL);
+	orch_journal_unref(journal);
+	return r;
+}
+
+/* Whatever byte is flipped: it is noticed, or it was one that says nothing (free space). */
+START_TEST(each_flipped_byte)
+{
+	orch_journal *journal = open_journal();
+	for (uint32_t state = 1; state <= 8; state++) {
+		char key[8] = {(char)('a' + state)};
+		orch_action_unref(make(journal, key, 0, state));
+	}
+	orch_journal_unref(journal);
+	static unsigned char before_bytes[65536], after_bytes[65536];
+	struct file good = slurp(journal_path);
+	struct file before = {.bytes = before_bytes}, after = {.bytes = after_bytes};
+	ck_assert_int_eq(read_all(&before), 0);
+	ck_assert_uint_gt(before.length, 300);
+	unsigned noticed = 0, silent = 0;
+	for (size_t i = 0; i < good.length; i += 11) {
+		good.bytes[i] ^= 0x10;
+		spill(journal_path, &good);
+		good.bytes[i] ^= 0x10;
+		int32_t r = read_all(&after);
+		noticed += r < 0;
+		silent += r == 0;
+		if (r == 0)
+			ck_assert_msg(after.length == before.length &&
+					      memcmp(after.bytes, before.bytes, before.length) == 0,
+				      "byte %zu changed what is told and was not noticed", i);
+	}
+	ck_assert_uint_gt(noticed, 300);
+	ck_assert_uint_gt(silent, 0);
+	free(good.bytes);
+}
+END_TEST
+
+START_TEST(each_changed_row)
+{
+	static const char *const changes[] = {
+		"UPDATE action SET state = 4 WHERE key = 'open'",
+		"UPDATE action SET attempt = 9 WHERE key = 'done'",
+		"UPDATE action SET policy = 1 WHERE key = 'open'",
+		"UPDATE action SET sequence = 1 WHERE key = 'done'",
+		"UPDATE action SET result_digest = zeroblob(32) WHERE key = 'done'",
+		"UPDATE body SET bytes = x'726573756C75' WHERE id = 3",
+		"DELETE FROM body WHERE id = 3; INSERT INTO body VALUES (99, x'00')",
+		"INSERT INTO body VALUES (5, x'00')",
+		"DELETE FROM action WHERE key = 'done'",
+		"INSERT INTO action SELECT 77, sequence, kind, 'new', policy, fingerprint, state, attempt,"
+		" generation, created_at_ms, updated_at_ms, request_length, request_digest, result_length,"
+		" result_digest FROM action WHERE key = 'done'",
+		"DELETE FROM event WHERE sequence = 3",
+		"DELETE FROM event WHERE sequence = 7",
+		"UPDATE event SET state = 5 WHERE sequence = 4",
+		"UPDATE event SET digest = zeroblob(32) WHERE sequence = 2",
+		"UPDATE event SET hash = zeroblob(32) WHERE sequence = 7",
+		"UPDATE event SET sequence = 9 WHERE sequence = 7",
+		"UPDATE instance SET pid = pid + 1",
+		"INSERT INTO instance SELECT generation + 5, 'x', 'x', 'x', 1, 1 FROM instance",
+		"DELETE FROM instance",
+		"UPDATE journal SET id = zeroblob(16)",
+		"DELETE FROM journal",
+	};
+	orch_journal *journal = open_journal();
+	fill(journal);
+	orch_journal_unref(journal);
+	static unsigned char bytes[65536];
+	struct file good = slurp(journal_path), text = {.bytes = bytes};
+	ck_assert_int_eq(read_all(&text), 0);
+	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+		sql(changes[i]);
+		ck_assert_msg(read_all(&text) == ORCH_ECORRUPT, "not noticed: %s", changes[i]);
+		unlink(wal_path);
+		spill(journal_path, &good);
+	}
+	ck_assert_int_eq(read_all(&text), 0);
+	/* The first record that does not fit is named. */
+	sql("UPDATE action SET state = 4 WHERE key = 'open'");
+	OK(kit_open_with(&journal, ORCH_JOURNAL_READ_ONLY, NULL, NULL, NULL, &error));
+	orch_error *named = NULL;
+	ck_assert_int_eq(orch_journal_verify(journal, NULL, &named), ORCH_ECORRUPT);
+	ck_assert_ptr_nonnull(strstr(orch_error_message(named), "record 7"));
+	orch_error_free(named);
+	orch_journal_unref(journal);
+}
+END_TEST
+
+static int32_t reopen_anchored(uint32_t flags)
+{
+	orch_journal *journal = NULL;
+	int32_t r = kit_open_with(&journal, flags, anchor_path, NULL, NULL, NULL);
+	orch_journal_unref(journal);
+	return r;
+}
+
+START_TEST(an_older_copy_is_noticed)
+{
+	/* The copy is taken from a dead coordinator's files, log included. */
+	ck_assert_int_eq(WTERMSIG(in_child(fill_and_die, folder)), SIGKILL);
+	struct file database = slurp(journal_path), wal = slurp(wal_path), early = slurp(anchor_path);
+	for (int records = 1; records <= 300; records += 299) {
+		orch_journal *journal = open_anchored();
+		for (int i = 0; i < records; i++) {
+			char key[16];
+			snprintf(key, sizeof(key), "%d/%d", records, i);
+			OK(orch_journal_record(journal, "k", key, NULL, 0, NULL, &error));
+		}
+		OK(orch_journal_verify(journal, NULL, &error));
+		orch_journal_unref(journal);
+		struct file newer = slurp(journal_path), anchor = slurp(anchor_path);
+		spill(journal_path, &database);
+		spill(wal_path, &wal);
+		for (int i = 0; i < 2; i++) {
+			ck_assert_int_eq(reopen_anchored(i ? ORCH_JOURNAL_READ_ONLY : 0), ORCH_ECORRUPT);
+			same_file(journal_path, &database);
+			same_file(wal_path, &wal);
+			same_file(anchor_path, &anchor);
+		}
+		/* Written to until it is as long again: it is another history. */
+		journal = open_journal();
+		for (int i = 0; i < records + 5; i++) {
+			char key[16];
+			snprintf(key, sizeof(key), "other/%d", i);
+			OK(orch_journal_record(journal, "k", key, NULL, 0, NULL, &error));
+		}
+		orch_journal_unref(journal);
+		ck_assert_int_eq(reopen_anchored(0), ORCH_ECORRUPT);
+		/* Gone altogether. */
+		unlink(journal_path);
+		ck_assert_int_eq(reopen_anchored(0), ORCH_ECORRUPT);
+		ck_assert_int_ne(access(journal_path, F_OK), 0);
+		spill(journal_path, &newer);
+		ck_assert_int_eq(reopen_anchored(0), 0);
+	}
+	/* A file ahead of its anchor is what a kill between commit and anchor leaves. */
+	spill(anchor_path, &early);
+	ck_assert_int_eq(reopen_anchored(0), 0);
+	unlink(anchor_path);
+	ck_assert_int_eq(reopen_anchored(0), 0);
+	ck_assert_int_eq(reopen_anchored(ORCH_JOURNAL_READ_ONLY), 0);
+}
+END_TEST
+
+START_TEST(damaged_anchors)
+{
+	orch_journal *journal = open_anchored();
+	fill(journal);
+	struct file living = slurp(anchor_path);
+	orch_journal_unref(journal);
+	/* Torn second line: what a power loss may leave. The first still counts. */
+	struct file torn = living;
+	torn.length -= 10;
+	spill(anchor_path, &torn);
+	ck_assert_int_eq(reopen_anchored(0), 0);
+	spill(anchor_path, &living);
+	for (size_t i = 0; i < living.length / 2; i += 3) {
+		living.bytes[i] ^= 1;
+		spill(anchor_path, &living);
+		ck_assert_msg(reopen_anchored(0) == ORCH_ECORRUPT, "byte %zu", i);
+		living.bytes[i] ^= 1;
+	}
+	struct file empty = {.exists = true};
+	spill(anchor_path, &empty);
+	ck_assert_int_eq(reopen_anchored(0), ORCH_ECORRUPT);
+	spill(anchor_path, &living);
+	ck_assert_int_eq(reopen_anchored(0), 0);
+}
+END_TEST
+
+START_TEST(places_for_anchors)
+{
+	orch_journal *journal = NULL;
+	char inside[110];
+	snprintf(inside, sizeof(inside), "%s/anchor", folder);
+	FAILS(ORCH_EINVAL, kit_open_with(&journal, 0, inside, NULL, NULL, &error));
+	char through[110];
+	snprintf(through, sizeof(through), "%s/link", anchor_folder);
+	ck_assert_int_eq(symlink(folder, through), 0);
+	strcat(through, "/anchor");
+	FAILS(ORCH_EINVAL, kit_open_with(&journal, 0, through, NULL, NULL, &error));
+	FAILS(ORCH_ENOENT, kit_open_with(&journal, 0, "/tmp/no such folder/a", NULL, NULL, &error));
+	ck_assert_int_ne(access(journal_path, F_OK), 0);
+	orch_journal_unref(open_anchored());
+	/* Another journal's anchor. */
+	unlink(journal_path);
+	orch_journal_unref(open_journal());
+	FAILS(ORCH_ECORRUPT, kit_open_with(&journal, 0, anchor_path, NULL, NULL, &error));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("journal-files");
+	TCase *tests = tcase_create("files");
+	tcase_add_checked_fixture(tests, kit_setup, kit_teardown);
+	tcase_set_timeout(tests, 120);
+	tcase_add_test(tests, a_second_coordinator_is_refused);
+	tcase_add_test(tests, the_lock_survives_a_host_that_opens_the_file);
+	tcase_add_test(tests, two_processes_race_for_one_key);
+	tcase_add_test(tests, a_forked_child_touches_nothing);
+	tcase_add_test(tests, a_forked_worker_does_not_keep_the_lock);
+	tcase_add_test(tests, files_that_are_taken_away_are_noticed);
+	tcase_add_test(tests, an_older_generation_cannot_write);
+	tcase_add_test(tests, network_file_systems);
+	tcase_add_test(tests, a_newer_schema);
+	tcase_add_test(tests, what_is_no_journal);
+	tcase_add_test(tests, other_names_of_the_file);
+	tcase_add_test(tests, relative_paths_do_not_follow_the_working_directory);
+	tcase_add_test(tests, a_half_made_journal_is_made_again);
+	tcase_add_test(tests, reading_writes_nothing);
+	tcase_add_test(tests, a_reader_does_not_keep_a_coordinator_out);
+	tcase_add_test(tests, each_flipped_byte);
+	tcase_add_test(tests, each_changed_row);
+	tcase_add_test(tests, an_older_copy_is_noticed);
+	tcase_add_test(tests, damaged_anchors);
+	tcase_add_test(tests, places_for_anchors);
+	suite_add_tcase(suite, tests);
+	SRunner *runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	int failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
