@@ -366,7 +366,9 @@ static int tty_inject(struct attempt *try)
 	}
 	if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
 		return ORCH_TRY_UNTRIED;
-	snprintf(try->detail, try->size, "ioctl(TIOCSTI)");
+	if (WEXITSTATUS(status) != ORCH_TRY_UNTRIED)
+		snprintf(try->detail, try->size, "ioctl(TIOCSTI)%s",
+			 WEXITSTATUS(status) == ORCH_TRY_DENIED ? " refused" : "");
 	return WEXITSTATUS(status);
 }
 

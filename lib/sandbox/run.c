@@ -25,9 +25,9 @@ struct run {
 	orch_sandbox *sandbox;
 	uint64_t output_limit;
 	struct stream streams[2];
+	orch_proc *proc;
 	orch_source *timer;
 	bool timed_out;
-	bool finished; /* the certificate is here */
 	orch_death *death;
 };
 
@@ -137,22 +137,11 @@ static int32_t open_input(const void *input, size_t length, int *ret_fd, orch_er
 
 /* --- running ------------------------------------------------------------------------------------------- */
 
-static void on_death(void *userdata, orch_scope *scope, orch_death *death)
-{
-	struct run *run = userdata;
-
-	(void)scope;
-	if (!run->death)
-		run->death = orch_death_ref(death);
-	run->finished = true;
-}
-
 static void on_timeout(void *userdata)
 {
 	struct run *run = userdata;
 
 	run->timed_out = true;
-	orch_scope_stop(run->sandbox->scope, NULL, NULL, NULL, NULL, NULL);
 }
 
 
@@ -164,7 +153,7 @@ static void stop_scope(struct run *run)
 }
 
 static int32_t spawn(struct run *run, const char *const *argv, const struct orch_run_opts *opts,
-		     orch_proc **ret_proc, orch_error **reterr)
+		     orch_error **reterr)
 {
 	struct orch_proc_opts proc;
 	_cleanup_close_ int in = -1, out = -1, err = -1;
@@ -177,8 +166,6 @@ static int32_t spawn(struct run *run, const char *const *argv, const struct orch
 	if (code == 0)
 		code = open_stream(run, &run->streams[1], &err, reterr);
 	if (code == 0)
-		code = orch_scope_on_death(run->sandbox->scope, on_death, run, NULL, reterr);
-	if (code == 0)
 		code = orch_source_timer(run->sandbox->ctx, opts->timeout_ms, on_timeout, run, &run->timer,
 					 reterr);
 	if (code < 0)
@@ -189,36 +176,32 @@ static int32_t spawn(struct run *run, const char *const *argv, const struct orch
 	proc.stdin_fd = in;
 	proc.stdout_fd = out;
 	proc.stderr_fd = err;
-	return orch_sandbox_spawn(run->sandbox, &proc, ret_proc, reterr);
+	return orch_sandbox_spawn(run->sandbox, &proc, &run->proc, reterr);
 }
 
-static int32_t exit_status(const struct run *run, const orch_proc *proc)
+static int32_t exit_status(const struct run *run)
 {
 	if (run->timed_out)
 		return ORCH_ETIMEDOUT;
-	if (orch_proc_term_signal(proc) > 0)
-		return 256 + orch_proc_term_signal(proc);
-	return orch_proc_exit_code(proc);
+	if (orch_proc_term_signal(run->proc) > 0)
+		return 256 + orch_proc_term_signal(run->proc);
+	return orch_proc_exit_code(run->proc);
 }
 
 /* 0: the program ran, or was stopped by the timeout. */
-static int32_t check_ran(const struct run *run, const orch_proc *proc, orch_error **reterr)
+static int32_t check_ran(const struct run *run, orch_error **reterr)
 {
-	const orch_error *error = orch_proc_error(proc);
+	const orch_error *error = orch_proc_error(run->proc);
 
 	if (error) {
 		if (reterr)
 			*reterr = orch_error_copy(error);
 		return orch_error_code(error);
 	}
-	if (run->timed_out || orch_proc_exit_code(proc) >= 0 || orch_proc_term_signal(proc) > 0)
-		return 0;
-	return orch_fail(reterr, ORCH_EHELPER, 0, "run",
-			 "the scope ended and nobody saw the program's exit status (%s)",
-			 run->death ? orch_death_reason(run->death) : "");
+	return 0;
 }
 
-static int32_t make_result(struct run *run, const orch_proc *proc, orch_sandbox_result **ret_result,
+static int32_t make_result(struct run *run, orch_sandbox_result **ret_result,
 			   orch_error **reterr)
 {
 	orch_sandbox_result *result = calloc(1, sizeof(*result));
@@ -227,7 +210,7 @@ static int32_t make_result(struct run *run, const orch_proc *proc, orch_sandbox_
 		free(result);
 		return orch_fail_memory(reterr);
 	}
-	result->status = exit_status(run, proc);
+	result->status = exit_status(run);
 	for (int i = 0; i < 2; i++) {
 		result->output[i] = run->streams[i].kept;
 		run->streams[i].kept = (struct orch_buf){0};
@@ -239,17 +222,12 @@ static int32_t make_result(struct run *run, const orch_proc *proc, orch_sandbox_
 }
 
 
-struct wait_for {
-	struct run *run;
-	orch_proc *proc;
-};
-
-/* A program that could not be started ends nothing by itself. */
-static bool ran_or_failed(void *userdata)
+static bool run_is_over(void *userdata)
 {
-	struct wait_for *wait = userdata;
+	const struct run *run = userdata;
 
-	return wait->run->finished || orch_proc_error(wait->proc);
+	return run->timed_out || orch_proc_error(run->proc) || orch_proc_exit_code(run->proc) >= 0 ||
+	       orch_proc_term_signal(run->proc) > 0;
 }
 
 int32_t orch_sandbox_run(orch_sandbox *sandbox, const char *const *argv, const struct orch_run_opts *opts,
@@ -275,27 +253,21 @@ int32_t orch_sandbox_run(orch_sandbox *sandbox, const char *const *argv, const s
 	struct run run = {.sandbox = orch_sandbox_ref(sandbox),
 			  .output_limit = known.output_limit,
 			  .streams = {{.fd = -1}, {.fd = -1}}};
-	orch_proc *proc = NULL;
 
-	code = spawn(&run, argv, &known, &proc, reterr);
-	if (code == 0) {
-		struct wait_for wait = {&run, proc};
-
-		code = orch_ctx_wait(sandbox->ctx, -1, ran_or_failed, &wait, reterr);
-	}
+	code = spawn(&run, argv, &known, reterr);
+	if (code == 0)
+		code = orch_ctx_wait(sandbox->ctx, -1, run_is_over, &run, reterr);
 	stop_scope(&run);
 	orch_source_remove(run.timer);
 	drain(&run.streams[0]);
 	drain(&run.streams[1]);
 	if (code == 0)
-		code = check_ran(&run, proc, reterr);
+		code = check_ran(&run, reterr);
 	if (code == 0)
-		code = make_result(&run, proc, ret_result, reterr);
-	if (sandbox->scope)
-		orch_scope_on_death(sandbox->scope, NULL, NULL, NULL, NULL);
+		code = make_result(&run, ret_result, reterr);
 	for (int i = 0; i < 2; i++)
 		orch_buf_free(&run.streams[i].kept);
-	orch_proc_unref(proc);
+	orch_proc_unref(run.proc);
 	orch_death_unref(run.death);
 	orch_sandbox_unref(run.sandbox);
 	return code;
