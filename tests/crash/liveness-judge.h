@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ORCH_LIVENESS_JUDGE_H
+#define ORCH_LIVENESS_JUDGE_H
+
+/*
+ * For the tests of scopes: awkward loads (a program runs itself with --load NAME [WORD]), and a judge that looks from
+ * outside: PID namespace inodes in /proc, the process table by a unique word in argv.
+ */
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* --- loads ------------------------------------------------------------------------------------------------ */
+
+static inline void close_all(void)
+{
+	close_range(0, ~0u, 0);
+}
+
+static inline void sleep_long(void)
+{
+	for (int i = 0; i < 600; i++)
+		usleep(100000);
+	_exit(0);
+}
+
+/* Leaves its parent, its session, its streams, and does not mind SIGTERM. */
+static inline int load_awkward(void)
+{
+	signal(SIGTERM, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	if (fork() != 0)
+		return 0;
+	setsid();
+	if (fork() != 0)
+		_exit(0);
+	close_all();
+	sleep_long();
+	return 0;
+}
+
+/* Fork-and-exit chains: no snapshot of /proc ever shows them all. */
+static inline int load_hoppers(void)
+{
+	time_t end = time(NULL) + 20;
+	for (int i = 0; i < 24; i++)
+		if (fork() == 0)
+			while (time(NULL) < end) {
+				pid_t pid = fork();
+				if (pid > 0)
+					_exit(0);
+				if (pid < 0)
+					usleep(1000);
+			}
+	return 0;
+}
+
+static inline int load_grow(void)
+{
+	printf("growing\n");
+	fflush(stdout);
+	for (int i = 0; i < 300; i++)
+		if (fork() == 0)
+			sleep_long();
+	sleep_long();
+	return 0;
+}
+
+static inline void on_term(int signal)
+{
+	(void)signal;
+	_exit(3);
+}
+
+static inline int load_polite(void)
+{
+	signal(SIGTERM, on_term);
+	(void)!write(1, "ready\n", 6);
+	sleep_long();
+	return 0;
+}
+
+static inline int load_stubborn(void)
+{
+	signal(SIGTERM, SIG_IGN);
+	(void)!write(1, "ready\n", 6);
+	sleep_long();
+	return 0;
+}
+
+/* Exit code: descriptors above 2. */
+static inline int load_fds(void)
+{
+	int count = 0;
+	for (int fd = 3; fd < 1024; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}
+
+/* Exit code: what is not as a fresh program may expect. */
+static inline int load_state(void)
+{
+	sigset_t mask;
+	char cwd[128];
+	sigprocmask(SIG_BLOCK, NULL, &mask);
+	for (int number = 1; number < 32; number++) {
+		struct sigaction action;
+		if (sigismember(&mask, number))
+			return 1;
+		if (number != SIGKILL && number != SIGSTOP &&
+		    (sigaction(number, NULL, &action) < 0 || action.sa_handler != SIG_DFL))
+			return 2;
+	}
+	if (getsid(0) != getpid())
+		return 3;
+	if (getppid() != 1)
+		return 4;
+	if (!getcwd(cwd, sizeof(cwd)) || strcmp(cwd, "/") != 0)
+		return 5;
+	if (kill(1, 0) < 0 && errno != EPERM)
+		return 6;
+	return 0;
+}
+
+/* The grandchild keeps stdout open. */
+static inline int load_holder(void)
+{
+	if (fork() == 0)
+		sleep_long();
+	return 5;
+}
+
+static const struct {
+	const char *name;
+	int (*run)(void);
+} loads[] = {
+	{"awkward", load_awkward}, {"hoppers", load_hoppers}, {"grow", load_grow},
+	{"polite", load_polite},   {"stubborn", load_stubborn}, {"fds", load_fds},
+	{"state", load_state},	   {"holder", load_holder},
+};
+
+static inline int load_main(const char *name)
+{
+	for (size_t i = 0; i < sizeof(loads) / sizeof(*loads); i++)
+		if (strcmp(loads[i].name, name) == 0)
+			return loads[i].run();
+	return 100;
+}
+
+/* --- the judge -------------------------------------------------------------------------------------------- */
+
+static inline unsigned in_pidns(uint64_t inode)
+{
+	DIR *proc = opendir("/proc");
+	struct dirent *entry;
+	unsigned count = 0;
+	while ((entry = readdir(proc))) {
+		char path[300];
+		struct stat status;
+		snprintf(path, sizeof(path), "/proc/%s/ns/pid", entry->d_name);
+		if (isdigit((unsigned char)entry->d_name[0]) && stat(path, &status) == 0)
+			count += status.st_ino == inode;
+	}
+	closedir(proc);
+	return count;
+}
+
+/* Processes with `word` among their arguments; one of them. */
+static inline unsigned find_word(const char *word, pid_t *ret_pid)
+{
+	DIR *proc = opendir("/proc");
+	struct dirent *entry;
+	unsigned count = 0;
+	while ((entry = readdir(proc))) {
+		char path[300], text[4096];
+		snprintf(path, sizeof(path), "/proc/%s/cmdline", entry->d_name);
+		int fd = isdigit((unsigned char)entry->d_name[0]) ? open(path, O_RDONLY) : -1;
+		if (fd < 0)
+			continue;
+		ssize_t length = read(fd, text, sizeof(text) - 1);
+		close(fd);
+		if (length > 0 && memmem(text, (size_t)length, word, strlen(word))) {
+			count++;
+			*ret_pid = atoi(entry->d_name);
+		}
+	}
+	closedir(proc);
+	return count;
+}
+
+static inline unsigned with_word(const char *word)
+{
+	pid_t one;
+	return find_word(word, &one);
+}
+
+static inline pid_t pid_with_word(const char *word)
+{
+	pid_t one = 0;
+	find_word(word, &one);
+	return one;
+}
+
+static inline bool exists(pid_t pid)
+{
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+	return access(path, F_OK) == 0;
+}
+
+static inline pid_t parent_of(pid_t pid)
+{
+	char path[64], line[256];
+	int parent = 0;
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	FILE *file = fopen(path, "r");
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "PPid: %d", &parent) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return parent;
+}
+
+#endif
