@@ -124,11 +124,8 @@ int32_t anchor_sync(struct anchor *anchor, const struct anchor_point *point, orc
 	anchor->since_sync = 0;
 	return 0;
 failed:
-	return orch_fail(reterr,
-			 os_errno == ENOENT   ? ORCH_ENOENT
-			 : os_errno == ENOSPC ? ORCH_ENOSPC
-					      : ORCH_ESYS,
-			 os_errno, "anchor", "cannot write the anchor %s", anchor->path);
+	return orch_fail(reterr, journal_code(os_errno), os_errno, "anchor", "cannot write the anchor %s",
+			 anchor->path);
 }
 
 int32_t anchor_move(struct anchor *anchor, const struct anchor_point *point, orch_error **reterr)

@@ -144,26 +144,27 @@ int32_t chain_write(orch_journal *journal, struct action_row *row, const struct 
 	if (!expected)
 		row->created_at_ms = row->updated_at_ms;
 
-	if (!completes)
-		return write_once(journal, row, expected, begun, reterr);
-
 	orch_error *error = NULL;
-	int32_t r = write_once(journal, row, expected, begun, &error);
-	/* The disk is full, and what happened has to be written down. Nothing was synced yet, so trying
-	 * again is no second fsync of lost pages. */
-	if (r == ORCH_ENOSPC && store_headroom_release(journal)) {
+	int32_t r;
+	/*
+	 * Where the disk is full, what happened still has to be written down. Nothing was synced when it
+	 * turned out to be full, so trying again is no second fsync of lost pages. A result that would take
+	 * more than half of what is kept back is cut: others may have to be written down after it. Each turn
+	 * cuts or releases, so this ends.
+	 */
+	while ((r = write_once(journal, row, expected, begun, &error)) == ORCH_ENOSPC && completes) {
+		bool whole = row->result_changed && row->result.kept;
+		uint64_t cost = JOURNAL_RECORD_BYTES + (whole ? row->result.length : 0);
+		if (whole && cost > (uint64_t)journal->headroom / 2) {
+			if (!payload_cut(&row->result))
+				break;
+		} else if (!store_headroom_release(journal, cost)) {
+			break;
+		}
 		error = orch_error_free(error);
-		r = write_once(journal, row, expected, false, &error);
+		begun = false;
 	}
-	if (r == ORCH_ENOSPC && row->result.kept && payload_cut(&row->result)) {
-		error = orch_error_free(error);
-		r = write_once(journal, row, expected, false, &error);
-	}
-	if (r < 0 && reterr)
-		*reterr = error;
-	else
-		orch_error_free(error);
-	return r;
+	return pass_error(r, error, reterr);
 }
 
 int32_t chain_write_instance(orch_journal *journal, const struct instance_row *instance,

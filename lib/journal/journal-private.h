@@ -31,8 +31,12 @@
 #define JOURNAL_SCHEMA 1
 #define JOURNAL_DEFAULT_PAYLOAD_LIMIT (1024u * 1024u)
 #define JOURNAL_MAX_PAYLOAD_LIMIT (256u * 1024u * 1024u)
-/* Disk space kept back so that what happened can still be written down on a full disk. */
+/*
+ * Disk space kept back so that what happened can still be written down on a full disk, and how much of it one
+ * record takes besides its payload (some pages, each with a frame header).
+ */
 #define JOURNAL_HEADROOM_BYTES (1024 * 1024)
+#define JOURNAL_RECORD_BYTES (32 * 1024)
 /* After so many frames the write-ahead log goes back into the database. */
 #define JOURNAL_CHECKPOINT_FRAMES 1000
 /* The anchor is synced at open, at close and every so many records. */
@@ -42,6 +46,19 @@
 #define FINGERPRINT_MAX 64
 #define KIND_MAX 63
 #define KEY_MAX 255
+
+/* Hands `error` on, or frees it where nobody asked. Returns `code`. */
+static inline int32_t pass_error(int32_t code, orch_error *error, orch_error **reterr)
+{
+	if (code < 0 && reterr)
+		*reterr = error;
+	else
+		orch_error_free(error);
+	return code;
+}
+
+/* The code for what the system answered: ORCH_ENOENT, ORCH_ENOSPC, ORCH_ENOMEM or ORCH_ESYS. */
+int32_t journal_code(int os_errno);
 
 /* --- payload.c ------------------------------------------------------------------------------------ */
 
@@ -201,7 +218,7 @@ struct orch_journal {
 	char *path; /* absolute, without symbolic links */
 	char *wal_path;
 	char *headroom_path;
-	bool headroom; /* the space is there */
+	off_t headroom; /* bytes that are kept back now */
 	struct lock lock;
 	struct file_identity file, wal;
 	bool wal_known;
@@ -240,6 +257,8 @@ int32_t store_check(orch_journal *journal, orch_error **reterr);
 /* Besides ORCH_ESTATE for a journal opened read-only. */
 int32_t store_check_writable(orch_journal *journal, orch_error **reterr);
 void store_poison(orch_journal *journal, const char *why);
+/* Ends a statement that is not cached; the first thing that went wrong counts. */
+int store_finalize(sqlite3_stmt *statement, int result);
 /* Turns what SQLite answered into an error. */
 int32_t store_fail(orch_journal *journal, int result, const char *what, orch_error **reterr);
 /* The cached statement, reset and without bindings. */
@@ -277,10 +296,10 @@ int32_t store_ids(orch_journal *journal, enum statement which, const char *kind_
 		  uint64_t **ret_ids, size_t *ret_count, orch_error **reterr);
 void action_row_clear(struct action_row *row);
 
-/* Takes the headroom (again). False: the disk has no room for it. */
+/* Takes the headroom (again). False: the disk has no room for all of it. */
 bool store_headroom_take(orch_journal *journal);
-/* Gives it up. False: there was none. */
-bool store_headroom_release(orch_journal *journal);
+/* Gives some of it up: no more than asked, or others would take it. False: there is none left. */
+bool store_headroom_release(orch_journal *journal, uint64_t bytes);
 
 /* --- snapshot.c -------------------------------------------------------------------------------------- */
 

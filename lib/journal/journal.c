@@ -90,13 +90,12 @@ static int32_t resolve_path(const char *path, const char *what, char **ret_path,
 			return orch_fail_memory(reterr);
 		folder = realpath(parent, NULL);
 		if (!folder)
-			return orch_fail(reterr,
-					 errno == ENOENT || errno == ENOTDIR ? ORCH_ENOENT : ORCH_ESYS,
-					 errno, "folder", "cannot find the folder of %s %s", what, path);
+			return orch_fail(reterr, journal_code(errno), errno, "folder",
+					 "cannot find the folder of %s %s", what, path);
 		full = orch_strdup_printf("%s/%s", strcmp(folder, "/") == 0 ? "" : folder, name);
 	} else {
-		return orch_fail(reterr, errno == ENOTDIR ? ORCH_ENOENT : ORCH_ESYS, errno, "folder",
-				 "cannot find %s %s", what, path);
+		return orch_fail(reterr, journal_code(errno), errno, "folder", "cannot find %s %s", what,
+				 path);
 	}
 	if (!full || !folder)
 		return orch_fail_memory(reterr);
@@ -127,13 +126,8 @@ static int32_t create_if_missing(orch_journal *journal, orch_error **reterr)
 {
 	orch_error *error = NULL;
 	int32_t r = store_check_file(journal->path, &error);
-	if (r != ORCH_ENOENT) {
-		if (r < 0 && reterr)
-			*reterr = error;
-		else
-			orch_error_free(error);
-		return r;
-	}
+	if (r != ORCH_ENOENT)
+		return pass_error(r, error, reterr);
 	orch_error_free(error);
 	struct file_identity wal;
 	if (file_identity_read(journal->wal_path, &wal))
@@ -166,16 +160,10 @@ static int32_t register_generation(orch_journal *journal, orch_error **reterr)
 		return r;
 	store_headroom_take(journal); /* without it nothing is dispatched; recovery still runs */
 	orch_error *error = NULL;
-	r = chain_write_instance(journal, &instance, &error);
-	if (r == ORCH_ENOSPC && store_headroom_release(journal)) {
+	while ((r = chain_write_instance(journal, &instance, &error)) == ORCH_ENOSPC &&
+	       store_headroom_release(journal, JOURNAL_RECORD_BYTES))
 		error = orch_error_free(error);
-		r = chain_write_instance(journal, &instance, &error);
-	}
-	if (r < 0 && reterr)
-		*reterr = error;
-	else
-		orch_error_free(error);
-	return r;
+	return pass_error(r, error, reterr);
 }
 
 static int32_t open_writable(orch_journal *journal, const char *lock_path, orch_error **reterr)

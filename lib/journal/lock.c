@@ -77,6 +77,22 @@ static void held_remove(const struct lock *lock)
 	pthread_mutex_unlock(&held_mutex);
 }
 
+int32_t journal_code(int os_errno)
+{
+	switch (os_errno) {
+	case ENOENT:
+	case ENOTDIR:
+		return ORCH_ENOENT;
+	case ENOSPC:
+	case EDQUOT:
+		return ORCH_ENOSPC;
+	case ENOMEM:
+		return ORCH_ENOMEM;
+	default:
+		return ORCH_ESYS;
+	}
+}
+
 bool file_identity_read(const char *path, struct file_identity *identity)
 {
 	struct stat status;
@@ -121,8 +137,8 @@ int32_t filesystem_check(const char *folder, orch_error **reterr)
 {
 	_cleanup_close_ int fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
-		return orch_fail(reterr, errno == ENOENT || errno == ENOTDIR ? ORCH_ENOENT : ORCH_ESYS,
-				 errno, "folder", "cannot open the journal's folder %s", folder);
+		return orch_fail(reterr, journal_code(errno), errno, "folder",
+				 "cannot open the journal's folder %s", folder);
 	struct statfs status;
 	if (fstatfs(fd, &status) < 0)
 		return orch_fail(reterr, ORCH_ESYS, errno, "folder", "cannot ask the file system of %s",
@@ -167,7 +183,7 @@ int32_t lock_take(struct lock *lock, const char *path, bool shared, orch_error *
 		if (lock->fd < 0 && shared && errno == ENOENT)
 			return 0;
 		if (lock->fd < 0) {
-			r = orch_fail(reterr, errno == ENOSPC ? ORCH_ENOSPC : ORCH_ESYS, errno, "lock",
+			r = orch_fail(reterr, journal_code(errno), errno, "lock",
 				      "cannot open the lock file %s", path);
 			goto failed;
 		}
@@ -219,7 +235,7 @@ int32_t lock_sign(struct lock *lock, const struct instance_row *instance, orch_e
 			      (unsigned long long)instance->generation);
 	/* Overwritten before it is cut: on a full disk the block is still there. */
 	if (pwrite(lock->fd, text, (size_t)length, 0) != length || ftruncate(lock->fd, length) < 0)
-		return orch_fail(reterr, errno == ENOSPC ? ORCH_ENOSPC : ORCH_ESYS, errno, "lock",
+		return orch_fail(reterr, journal_code(errno), errno, "lock",
 				 "cannot write to the lock file %s", lock->path);
 	return 0;
 }

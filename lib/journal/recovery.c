@@ -205,10 +205,7 @@ int32_t orch_journal_recover(orch_journal *journal, const char *kind_prefix, orc
 			continue;
 		}
 		if (r < 0) {
-			if (reterr)
-				*reterr = error;
-			else
-				orch_error_free(error);
+			pass_error(r, error, reterr);
 			goto failed;
 		}
 		row->decision = decision_for(row);

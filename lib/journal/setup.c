@@ -48,8 +48,7 @@ int32_t store_check_file(const char *path, orch_error **reterr)
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY);
 	if (fd < 0)
-		return orch_fail(reterr, errno == ENOENT ? ORCH_ENOENT : ORCH_ESYS, errno, NULL,
-				 "cannot open %s", path);
+		return orch_fail(reterr, journal_code(errno), errno, NULL, "cannot open %s", path);
 	struct stat status;
 	if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode))
 		return orch_fail(reterr, ORCH_ECORRUPT, 0, NULL, "%s is not a file", path);
@@ -98,7 +97,7 @@ static int create_database(const char *path, char **ret_text)
 		result = sqlite3_step(statement);
 		result = result == SQLITE_DONE ? SQLITE_OK : result;
 	}
-	sqlite3_finalize(statement);
+	result = store_finalize(statement, result);
 	if (result == SQLITE_OK)
 		result = sqlite3_exec(db, end, NULL, NULL, NULL);
 	if (result != SQLITE_OK)
@@ -151,12 +150,8 @@ failed:
 	unlink(temp);
 	unlink(temp_wal);
 	unlink(temp_journal);
-	return orch_fail(reterr,
-			 os_errno == ENOSPC   ? ORCH_ENOSPC
-			 : os_errno == ENOMEM ? ORCH_ENOMEM
-					      : ORCH_ESYS,
-			 os_errno, "create", "cannot make the journal %s%s%s", path, text ? ": " : "",
-			 text ? text : "");
+	return orch_fail(reterr, journal_code(os_errno), os_errno, "create",
+			 "cannot make the journal %s%s%s", path, text ? ": " : "", text ? text : "");
 }
 
 /* --- opening -------------------------------------------------------------------------------------------- */
@@ -174,7 +169,7 @@ static int on_wal(void *userdata, sqlite3 *db, const char *name, int frames)
 static int32_t set(orch_journal *journal, const char *pragma, const char *expected, orch_error **reterr)
 {
 	sqlite3_stmt *statement = NULL;
-	_cleanup_free_ char *answer = NULL;
+	char answer[64] = "nothing";
 	/* `PRAGMA x = y` gives the new value for some and nothing for others: ask for it apart. */
 	_cleanup_free_ char *query = strdup(pragma);
 	if (!query)
@@ -185,18 +180,16 @@ static int32_t set(orch_journal *journal, const char *pragma, const char *expect
 		result = sqlite3_prepare_v2(journal->db, query, -1, &statement, NULL);
 	if (result == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW) {
 		const char *value = (const char *)sqlite3_column_text(statement, 0);
-		answer = strdup(value ? value : "");
+		snprintf(answer, sizeof(answer), "%s", value ? value : "");
 	}
-	int finalized = sqlite3_finalize(statement);
-	if (result == SQLITE_OK)
-		result = finalized;
+	result = store_finalize(statement, result);
 	if (result != SQLITE_OK)
 		return store_fail(journal, result, pragma, reterr);
-	if (!answer || strcmp(answer, expected) != 0)
+	if (strcmp(answer, expected) != 0)
 		return orch_fail(reterr, ORCH_ESYS, 0, pragma,
 				 "%s: SQLite %s did not take \"%s\" (it says \"%s\"): the journal would not "
 				 "be durable",
-				 journal->path, sqlite3_libversion(), pragma, answer ? answer : "nothing");
+				 journal->path, sqlite3_libversion(), pragma, answer);
 	return 0;
 }
 
@@ -237,7 +230,7 @@ static int32_t load_identity(orch_journal *journal, orch_error **reterr)
 	int result = sqlite3_prepare_v2(journal->db, "PRAGMA user_version", -1, &statement, NULL);
 	if (result == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW)
 		schema = sqlite3_column_int64(statement, 0);
-	result = sqlite3_finalize(statement);
+	result = store_finalize(statement, result);
 	if (result != SQLITE_OK)
 		return store_fail(journal, result, "schema", reterr);
 	/* The header was looked at before; this one counts what is still in the log. */
@@ -255,9 +248,7 @@ static int32_t load_identity(orch_journal *journal, orch_error **reterr)
 		journal->generation = (uint64_t)sqlite3_column_int64(statement, 2);
 		found = true;
 	}
-	int finalized = sqlite3_finalize(statement);
-	if (result == SQLITE_OK)
-		result = finalized;
+	result = store_finalize(statement, result);
 	if (result != SQLITE_OK)
 		return store_fail(journal, result, "identity", reterr);
 	if (!found || schema < 1)
@@ -333,26 +324,28 @@ void store_close(orch_journal *journal, bool checkpoint)
 
 bool store_headroom_take(orch_journal *journal)
 {
-	if (journal->headroom)
+	if (journal->headroom == JOURNAL_HEADROOM_BYTES)
 		return true;
 	_cleanup_close_ int fd =
 		open(journal->headroom_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600);
 	if (fd < 0)
 		return false;
 	/* posix_fallocate() writes zeros where the file system has no such call. */
-	if (posix_fallocate(fd, 0, JOURNAL_HEADROOM_BYTES) != 0) {
-		if (ftruncate(fd, 0) < 0)
-			unlink(journal->headroom_path);
-		return false;
+	if (posix_fallocate(fd, 0, JOURNAL_HEADROOM_BYTES) == 0) {
+		journal->headroom = JOURNAL_HEADROOM_BYTES;
+		return true;
 	}
-	journal->headroom = true;
-	return true;
+	/* Part of it may have been allocated: that is not what was here before, and not whole. */
+	if (ftruncate(fd, journal->headroom) < 0)
+		journal->headroom = 0;
+	return false;
 }
 
-bool store_headroom_release(orch_journal *journal)
+bool store_headroom_release(orch_journal *journal, uint64_t bytes)
 {
-	if (!journal->headroom)
+	if (journal->headroom <= 0)
 		return false;
-	journal->headroom = false;
-	return truncate(journal->headroom_path, 0) == 0 || unlink(journal->headroom_path) == 0;
+	off_t left = (uint64_t)journal->headroom > bytes ? journal->headroom - (off_t)bytes : 0;
+	journal->headroom = left;
+	return truncate(journal->headroom_path, left) == 0;
 }

@@ -42,7 +42,7 @@ int32_t snapshot_take(struct snapshot *snapshot, const char *path, const char *w
 	if (!folder)
 		return orch_fail_memory(reterr);
 	if (!mkdtemp(folder)) {
-		int32_t r = orch_fail(reterr, errno == ENOSPC ? ORCH_ENOSPC : ORCH_ESYS, errno, "copy",
+		int32_t r = orch_fail(reterr, journal_code(errno), errno, "copy",
 				      "cannot make a folder %s to copy the journal to", folder);
 		free(folder);
 		return r;
@@ -59,8 +59,8 @@ int32_t snapshot_take(struct snapshot *snapshot, const char *path, const char *w
 	if (!os_errno)
 		os_errno = copy_file(wal_path, wal);
 	if (os_errno && !(failed == wal_path && os_errno == ENOENT)) {
-		int32_t r = orch_fail(reterr, os_errno == ENOSPC ? ORCH_ENOSPC : ORCH_ESYS, os_errno,
-				      "copy", "cannot copy %s to %s", failed, folder);
+		int32_t r = orch_fail(reterr, journal_code(os_errno), os_errno, "copy",
+				      "cannot copy %s to %s", failed, folder);
 		snapshot_remove(snapshot);
 		return r;
 	}

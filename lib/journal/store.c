@@ -78,9 +78,26 @@ void store_poison(orch_journal *journal, const char *why)
 	journal->poison = strdup(why);
 }
 
+/*
+ * The errno behind an I/O error. sqlite3_system_errno() may be that of a later call; the file that failed, the log
+ * in nearly every case, keeps its own.
+ */
+static int io_errno(orch_journal *journal)
+{
+	sqlite3_file *file = NULL;
+	int os_errno = 0;
+	if (!journal->db)
+		return 0;
+	sqlite3_file_control(journal->db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file);
+	if (file && file->pMethods)
+		file->pMethods->xFileControl(file, SQLITE_FCNTL_LAST_ERRNO, &os_errno);
+	if (!os_errno)
+		sqlite3_file_control(journal->db, "main", SQLITE_FCNTL_LAST_ERRNO, &os_errno);
+	return os_errno ? os_errno : sqlite3_system_errno(journal->db);
+}
+
 int32_t store_fail(orch_journal *journal, int result, const char *what, orch_error **reterr)
 {
-	int os_errno = journal->db ? sqlite3_system_errno(journal->db) : 0;
 	const char *text = journal->db ? sqlite3_errmsg(journal->db) : sqlite3_errstr(result);
 	switch (result & 0xff) {
 	case SQLITE_NOMEM:
@@ -100,8 +117,8 @@ int32_t store_fail(orch_journal *journal, int result, const char *what, orch_err
 		return orch_fail(reterr, ORCH_ELOCKED, 0, what,
 				 "%s is open in another program: close it there", journal->path);
 	default:
-		return orch_fail(reterr, ORCH_ESYS, os_errno, what, "%s: SQLite says: %s", journal->path,
-				 text);
+		return orch_fail(reterr, ORCH_ESYS, io_errno(journal), what, "%s: SQLite says: %s",
+				 journal->path, text);
 	}
 }
 
@@ -139,6 +156,12 @@ static int run(sqlite3_stmt *statement)
 	sqlite3_reset(statement);
 	sqlite3_clear_bindings(statement);
 	return result == SQLITE_DONE || result == SQLITE_ROW ? SQLITE_OK : result;
+}
+
+int store_finalize(sqlite3_stmt *statement, int result)
+{
+	int finalized = sqlite3_finalize(statement);
+	return result != SQLITE_OK ? result : finalized;
 }
 
 /* --- transactions ------------------------------------------------------------------------------------- */
@@ -217,8 +240,7 @@ int32_t store_commit(orch_journal *journal, const struct event_row *event, orch_
 		return r;
 	}
 	if (result != SQLITE_OK) {
-		int os_errno = sqlite3_system_errno(journal->db);
-		r = orch_fail(reterr, ORCH_EPOISONED, os_errno, "commit",
+		r = orch_fail(reterr, ORCH_EPOISONED, io_errno(journal), "commit",
 			      "%s: the commit failed (%s), and whether it is on the disk is not "
 			      "known; close the journal, open it again and recover",
 			      journal->path, sqlite3_errmsg(journal->db));
@@ -427,6 +449,9 @@ static int32_t find_action(orch_journal *journal, sqlite3_stmt *statement, struc
 		r = store_fail(journal, result, "action", reterr);
 	} else {
 		r = load_action(statement, &row);
+		/* A column that could not be read for want of memory looks like one that is damaged. */
+		if (r == ORCH_ECORRUPT && sqlite3_errcode(journal->db) == SQLITE_NOMEM)
+			r = ORCH_ENOMEM;
 		if (r < 0)
 			action_row_clear(&row);
 		else
@@ -497,7 +522,7 @@ int32_t store_event_at(orch_journal *journal, uint64_t sequence, struct event_ro
 	else if (result != SQLITE_ROW)
 		r = store_fail(journal, result, "event", reterr);
 	else if (!event_row_load(statement, ret_event))
-		r = orch_fail(reterr, ORCH_ECORRUPT, 0, "event", "%s: record %llu is damaged",
+		r = sqlite3_errcode(journal->db) == SQLITE_NOMEM ? orch_fail_memory(reterr) : orch_fail(reterr, ORCH_ECORRUPT, 0, "event", "%s: record %llu is damaged",
 			      journal->path, (unsigned long long)sqlite3_column_int64(statement, 0));
 	sqlite3_reset(statement);
 	return r;

@@ -86,13 +86,8 @@ static int32_t check_action(orch_journal *journal, const struct event_row *event
 		orch_error_free(error);
 		return misfit(journal, event->sequence, "its action is damaged", reterr);
 	}
-	if (r < 0) {
-		if (reterr)
-			*reterr = error;
-		else
-			orch_error_free(error);
-		return r;
-	}
+	if (r < 0)
+		return pass_error(r, error, reterr);
 	unsigned char digest[DIGEST_SIZE];
 	chain_row_digest(&row, digest);
 	bool fits = memcmp(digest, event->digest, DIGEST_SIZE) == 0 && row.state == event->state &&
@@ -116,13 +111,8 @@ static int32_t check_events(orch_journal *journal, struct walk *walk, orch_error
 			orch_error_free(error);
 			return misfit(journal, sequence, "it is missing or damaged", reterr);
 		}
-		if (r < 0) {
-			if (reterr)
-				*reterr = error;
-			else
-				orch_error_free(error);
-			return r;
-		}
+		if (r < 0)
+			return pass_error(r, error, reterr);
 		memcpy(stored, event.hash, DIGEST_SIZE);
 		chain_event_hash(walk->hash, &event);
 		if (memcmp(stored, event.hash, DIGEST_SIZE) != 0)
@@ -152,7 +142,7 @@ static int32_t check_counts(orch_journal *journal, const struct walk *walk, orch
 		    (uint64_t)sqlite3_column_int64(statement, 2) == walk->instances &&
 		    (uint64_t)sqlite3_column_int64(statement, 3) == walk->bodies &&
 		    sqlite3_column_int64(statement, 4) == 1;
-	result = sqlite3_finalize(statement);
+	result = store_finalize(statement, result);
 	if (result != SQLITE_OK)
 		return store_fail(journal, result, "verify", reterr);
 	if (!fits)
@@ -175,7 +165,7 @@ static int32_t check_pages(orch_journal *journal, orch_error **reterr)
 				      "%s: a record's page is damaged: %s", journal->path,
 				      answer ? answer : "?");
 	}
-	result = sqlite3_finalize(statement);
+	result = store_finalize(statement, result);
 	return r == 0 && result != SQLITE_OK ? store_fail(journal, result, "verify", reterr) : r;
 }
 

@@ -22,6 +22,8 @@
 static char folder[64], journal_path[96], wal_path[100], lock_path[101], anchor_folder[64],
 	anchor_path[96];
 
+static const char *kit_base = "/tmp";
+
 static inline int kit_remove(const char *path, const struct stat *status, int type, struct FTW *walk)
 {
 	(void)status;
@@ -40,8 +42,8 @@ static inline void kit_paths(void)
 
 static inline void kit_setup(void)
 {
-	strcpy(folder, "/tmp/orch-test-journal-XXXXXX");
-	strcpy(anchor_folder, "/tmp/orch-test-anchor-XXXXXX");
+	snprintf(folder, sizeof(folder), "%s/orch-test-journal-XXXXXX", kit_base);
+	snprintf(anchor_folder, sizeof(anchor_folder), "%s/orch-test-anchor-XXXXXX", kit_base);
 	ck_assert_ptr_nonnull(mkdtemp(folder));
 	ck_assert_ptr_nonnull(mkdtemp(anchor_folder));
 	kit_paths();
