@@ -270,6 +270,63 @@ static int make_proc(const struct confine *confine, struct setup_error *error)
 	return attach(mount, make_target(confine->root_fd, "proc", true, error), "/proc", error);
 }
 
+static bool is_below(const char *path, const char *folder)
+{
+	size_t length = strlen(folder);
+
+	return strncmp(path, folder, length) == 0 && path[length] == '/';
+}
+
+/* The declared folder that `tree` lies in and that the load may write; NULL: none. */
+static const struct confine_tree *writable_parent(const struct confine *confine, const struct confine_tree *tree)
+{
+	size_t first = confine->tree_count - confine->header->mounts_count;
+	const struct confine_tree *parent = NULL;
+
+	for (size_t i = first; i < confine->tree_count; i++)
+		if (confine->trees[i].attached && is_below(tree->inner, confine->trees[i].inner))
+			parent = &confine->trees[i]; /* sorted: the last one is the innermost */
+	return parent && parent->access & ORCH_PATH_WRITE ? parent : NULL;
+}
+
+static int pin(int root, const char *path, struct setup_error *error)
+{
+	struct statx st;
+	int fd = make_target(root, path, true, error);
+
+	if (fd < 0)
+		return -1;
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &st) == 0 &&
+	    st.stx_attributes & STATX_ATTR_MOUNT_ROOT) {
+		close(fd);
+		return 0;
+	}
+	int mount = open_tree(fd, "", AT_EMPTY_PATH | AT_RECURSIVE | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+
+	if (mount < 0)
+		setup_fail(error, ORCH_ESYS, errno, "mount.pin", "/%s can not be bound", path);
+	return attach(mount, fd, path, error);
+}
+
+/*
+ * A mount point can not be renamed, but the folder around it can, and a new one be put in its place:
+ * `mv .git x; mkdir -p .git/hooks`. So the folders between a writable mount and one below it become mounts too.
+ */
+static int pin_parents(const struct confine *confine, const struct confine_tree *tree, struct setup_error *error)
+{
+	const struct confine_tree *parent = writable_parent(confine, tree);
+	char path[PATH_MAX];
+
+	if (!parent)
+		return 0;
+	for (const char *end = tree->inner + strlen(parent->inner) + 1; (end = strchr(end, '/')); end++) {
+		snprintf(path, sizeof(path), "%.*s", (int)(end - tree->inner - 1), tree->inner + 1);
+		if (pin(confine->root_fd, path, error) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 static int attach_trees(struct confine *confine, bool declared, struct setup_error *error)
 {
 	size_t first = confine->tree_count - confine->header->mounts_count;
@@ -279,6 +336,8 @@ static int attach_trees(struct confine *confine, bool declared, struct setup_err
 
 		if (tree->fd < 0)
 			continue;
+		if (declared && pin_parents(confine, tree, error) < 0)
+			return -1;
 		int target = make_target(confine->root_fd, tree->inner + 1, tree->folder, error);
 		int mount = tree->fd;
 

@@ -13,10 +13,13 @@
 
 #define DEFAULT_TIMEOUT_MS 20000
 #define INNER "/.orch-probe"
+/* Of the programs outside, for a host whose own environment is empty. */
+#define CANARY "ORCH_PROBE_CANARY"
 /* Tried where the caller asks for no limit, to see whether one could be had. */
 #define TRIAL_MEMORY_MIB 512
 
-enum control_place { IN_SCOPE, IN_HOST };
+/* BY_START: the sandbox stands, so its set-up has done it. (A plain scope of an ordinary user may not.) */
+enum control_place { IN_SCOPE, IN_HOST, BY_START };
 
 struct channel {
 	const char *name;
@@ -43,7 +46,7 @@ static const struct channel channels[] = {
 	{"keyring", "seccomp; session keyring of its own", IN_SCOPE},
 	{"sysv.ipc", "IPC namespace", IN_SCOPE},
 	{"tty.inject", "seccomp: TIOCSTI, TIOCLINUX; session of its own", IN_SCOPE},
-	{"userns.nested", "seccomp; max_user_namespaces 0", IN_SCOPE},
+	{"userns.nested", "seccomp; max_user_namespaces 0", BY_START},
 	{"io_uring", "seccomp", IN_SCOPE},
 	{"userfaultfd", "seccomp", IN_SCOPE},
 	{"proc.sys.write", "proc subset=pid; no uid 0", IN_SCOPE},
@@ -96,7 +99,6 @@ struct reporter {
 
 /* --- probes and their arguments -------------------------------------------------------------------------- */
 
-/* "" where the channel has no target on this host. */
 static void probe_name(const struct reporter *reporter, size_t channel, bool inside, char *name, size_t size)
 {
 	const struct probe_targets *targets = &reporter->targets;
@@ -121,7 +123,7 @@ static void probe_name(const struct reporter *reporter, size_t channel, bool ins
 		snprintf(name, size, "%s:%d:%llu", channel_name, (int)targets->pid,
 			 (unsigned long long)targets->start_time);
 	else if (IS("env"))
-		snprintf(name, size, targets->variable ? "%s:%s" : "", channel_name, targets->variable);
+		snprintf(name, size, "%s:%s", channel_name, targets->variable ? targets->variable : CANARY);
 	else if (IS("sysv.ipc"))
 		snprintf(name, size, "%s:%d", channel_name, targets->shm_id);
 	else if (IS("landlock"))
@@ -179,6 +181,7 @@ static int32_t spawn_probe(struct runner *runner, const char *name, orch_error *
 {
 	struct reporter *reporter = runner->reporter;
 	const char *const argv[] = {runner->inside ? INNER "/helper" : reporter->helper, "--probe", name, NULL};
+	static const char *const outer_environment[] = {CANARY "=1", NULL};
 	struct orch_proc_opts opts;
 	int ends[2];
 
@@ -186,6 +189,7 @@ static int32_t spawn_probe(struct runner *runner, const char *name, orch_error *
 		return orch_fail(reterr, ORCH_ESYS, errno, "report", "no pipe can be made");
 	orch_proc_opts_init(&opts);
 	opts.argv = argv;
+	opts.envp = runner->inside ? NULL : outer_environment;
 	opts.stdout_fd = ends[1];
 	opts.event = on_probe;
 	opts.userdata = runner;
@@ -206,6 +210,24 @@ static int32_t spawn_probe(struct runner *runner, const char *name, orch_error *
 	return code;
 }
 
+/* Controls that need no process of their own. */
+static bool control_here(struct runner *runner, size_t channel, const char *name)
+{
+	struct outcome *outcome = &runner->outcomes[channel];
+	bool no_variable = strcmp(channels[channel].name, "env") == 0 &&
+			   !runner->reporter->targets.variable;
+
+	if (runner->inside || channels[channel].control == IN_SCOPE || no_variable)
+		return false;
+	if (channels[channel].control == BY_START) {
+		outcome->result = ORCH_TRY_REACHED;
+		snprintf(outcome->detail, sizeof(outcome->detail), "the sandbox's own was made");
+	} else {
+		outcome->result = orch_probe_try(name, outcome->detail, sizeof(outcome->detail));
+	}
+	return true;
+}
+
 static void run_next(struct runner *runner)
 {
 	for (; runner->next < CHANNELS; runner->next++) {
@@ -213,13 +235,9 @@ static void run_next(struct runner *runner)
 		orch_error *error = NULL;
 
 		probe_name(runner->reporter, runner->next, runner->inside, name, sizeof(name));
-		if (!name[0]) {
-			untried(runner, runner->next, "the host has no target for it");
-		} else if (!runner->inside && channels[runner->next].control == IN_HOST) {
-			struct outcome *outcome = &runner->outcomes[runner->next];
-
-			outcome->result = orch_probe_try(name, outcome->detail, sizeof(outcome->detail));
-		} else if (spawn_probe(runner, name, &error) < 0) {
+		if (control_here(runner, runner->next, name))
+			continue;
+		if (spawn_probe(runner, name, &error) < 0) {
 			untried(runner, runner->next, orch_error_message(error));
 			orch_error_free(error);
 		} else {
