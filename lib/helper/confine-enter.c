@@ -82,6 +82,16 @@ static int no_user_namespace(int err, struct setup_error *error)
 			    cause);
 }
 
+/* Root of a user namespace has no rights in the mount namespace that he found there. */
+static int own_mount_namespace(struct setup_error *error)
+{
+	if (unshare(CLONE_NEWNS) == 0)
+		return 0;
+	return confine_fail(error, ORCH_EUNENFORCEABLE, errno, "mountns",
+			    "root can not make a mount namespace (a container without CAP_SYS_ADMIN?): add the "
+			    "capability, or run as an ordinary user who may make user namespaces");
+}
+
 static int make_userns(uid_t uid, gid_t gid, struct setup_error *error)
 {
 	char map[64];
@@ -216,8 +226,8 @@ int confine_enter(struct confine *confine, uint32_t host_uid, int control_fd, in
 	if (!as_root && host_uid != geteuid())
 		return confine_fail(error, ORCH_EINVAL, 0, "uid", "uid %u can not become uid %u",
 				    geteuid(), host_uid);
-	if (as_root &&
-	    (confine_trees_open(confine, host_uid, error) < 0 || change_uid(host_uid, error) < 0))
+	if (as_root && (own_mount_namespace(error) < 0 || confine_trees_open(confine, host_uid, error) < 0 ||
+			change_uid(host_uid, error) < 0))
 		return -1;
 	if (make_userns(host_uid, gid, error) < 0)
 		return -1;

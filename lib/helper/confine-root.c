@@ -233,7 +233,8 @@ static int make_dev(const struct confine *confine, struct setup_error *error)
 	uint64_t shm = confine->header->tmp_bytes < SHM_MAX ? confine->header->tmp_bytes : SHM_MAX;
 	int root = confine->root_fd, mount;
 
-	if (new_tmpfs(root, "/dev", "0755", MIB, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, error) < 0)
+	if (new_tmpfs(root, "/dev", "0755", MIB,
+		      MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, error) < 0)
 		return -1;
 	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++)
 		if (symlinkat(links[i][0], root, links[i][1]) < 0)

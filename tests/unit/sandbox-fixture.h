@@ -225,11 +225,7 @@ static inline int64_t now_ms(void)
 	return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
 }
 
-/* What a sandbox could leave behind on the host. */
-struct leftovers {
-	unsigned mounts, leaves, processes;
-};
-
+/* The number that a command prints. */
 static inline unsigned count_lines(const char *command)
 {
 	unsigned count = 0;
@@ -238,16 +234,6 @@ static inline unsigned count_lines(const char *command)
 	ck_assert(pipe && fscanf(pipe, "%u", &count) == 1);
 	pclose(pipe);
 	return count;
-}
-
-static inline struct leftovers look_around(void)
-{
-	return (struct leftovers){
-		.mounts = count_lines("wc -l < /proc/self/mountinfo"),
-		.leaves = count_lines("find /sys/fs/cgroup -name 'orch-*' -type d 2>/dev/null | wc -l"),
-		/* Loads of root have a uid in 0x60000000..0x6fffffff, others the name of our copy or tools. */
-		.processes = count_lines("ps -eo uid= | awk '$1 >= 1610612736 && $1 < 1879048192' | wc -l"),
-	};
 }
 
 /* The programs' copies, and a folder where both identities may make theirs. */
