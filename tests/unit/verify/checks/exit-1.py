@@ -1,0 +1,4 @@
+import sys
+
+print("1..1\nok 1")
+sys.exit(1)

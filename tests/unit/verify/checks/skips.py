@@ -1,0 +1,1 @@
+print("1..1\nok 1 # SKIP not today")
