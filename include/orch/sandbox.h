@@ -55,8 +55,9 @@ ORCH_API orch_sandbox *orch_sandbox_unref(orch_sandbox *sandbox);
 #define ORCH_PATH_WRITE 2u
 #define ORCH_PATH_EXEC 4u
 /*
- * The folder is handed to the sandbox's own uid (recursively, symbolic links not followed) when the
- * caller is root; for an ordinary user it is the user's own anyway. Implies read, write and execute.
+ * The folder is handed to the sandbox's own uid (recursively, symbolic links not followed, mounts not
+ * crossed) when the caller is root; for an ordinary user it is the user's own anyway. A file with further
+ * hard links keeps its owner. Implies read, write and execute.
  */
 #define ORCH_PATH_OWN 8u
 
@@ -65,8 +66,9 @@ ORCH_API orch_sandbox *orch_sandbox_unref(orch_sandbox *sandbox);
  * resolved once, when the sandbox starts; a path that is missing then is a start error. `access`: one or
  * more of ORCH_PATH_*.
  *
- * ORCH_EINVAL: relative or empty path, "..", /proc, /dev or / as inner path; ORCH_EEXIST: inner path
- * is taken; ORCH_ESTATE. Since 0.1.
+ * ORCH_EINVAL: relative or empty path, "..", /proc, /dev or / as inner path, a folder of the system
+ * with ORCH_PATH_OWN; ORCH_EEXIST: inner path is taken; ORCH_ETOOBIG: more than 256 paths; ORCH_ESTATE.
+ * Since 0.1.
  */
 ORCH_API int32_t orch_sandbox_add_path(orch_sandbox *sandbox, const char *host_path,
 				       const char *inner_path, uint32_t access, orch_error **reterr);
@@ -98,7 +100,9 @@ typedef void (*orch_sandbox_start_fn)(void *userdata, orch_sandbox *sandbox, con
 /*
  * Sets up namespaces, mounts and the listener. The callback comes once; `error` is NULL on success and
  * borrowed. Errors of set-up: ORCH_EUNENFORCEABLE (what, why, remedy), ORCH_ESYS with step, ORCH_ENOENT
- * for a missing host path, ORCH_ETIMEDOUT, ORCH_EHELPER. Since 0.1.
+ * for a missing host path, ORCH_EDENIED: a file of an ORCH_PATH_OWN tree has hard links and is not readable
+ * for everybody, so that it can not be handed over; ORCH_ETOOBIG: such a tree is deeper than 256 folders;
+ * ORCH_ETIMEDOUT, ORCH_EHELPER. Since 0.1.
  */
 ORCH_API int32_t orch_sandbox_start(orch_sandbox *sandbox, orch_sandbox_start_fn fn, void *userdata,
 				    orch_destroy_fn destroy, orch_error **reterr);
