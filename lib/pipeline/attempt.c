@@ -180,7 +180,7 @@ static int32_t record_end(orch_pipeline *p, const json_t *attempt, const char *e
 		json_decref(record);
 		return code;
 	}
-	code = store_record(p, "attempt", record, reterr, ATTEMPT_KEY "END", ATTEMPT_KEY_OF(attempt));
+	code = run_record(p, "attempt", record, reterr, ATTEMPT_KEY "END", ATTEMPT_KEY_OF(attempt));
 	if (code < 0)
 		return code;
 	workspace_remove(p, json_text(attempt, "id"));
@@ -215,7 +215,7 @@ static void attempt_over(struct attempt *attempt)
 	orch_error *error = NULL;
 	if (!strcmp(attempt->end, "UNREACHABLE"))
 		p->not_before_us = orch_monotonic_us() + UNREACHABLE_PAUSE_US;
-	int32_t code = store_record(p, "death", death_record(attempt, record), &error, ATTEMPT_KEY "DEATH",
+	int32_t code = run_record(p, "death", death_record(attempt, record), &error, ATTEMPT_KEY "DEATH",
 				    ATTEMPT_KEY_OF(record));
 	if (code == 0)
 		code = record_end(p, record, attempt->end, attempt->message, &error);
@@ -327,7 +327,7 @@ static void on_quota(struct attempt *attempt, int64_t resets_at_ms)
 	attempt->quota_resets_at_ms = resets_at_ms;
 	if (wait_ms <= QUOTA_PATIENCE_MS)
 		return;
-	store_overlay(attempt->pipeline, ORCH_OVERLAY_QUOTA_WAIT, true, "the provider's quota is used up", resets_at_ms);
+	run_overlay(attempt->pipeline, ORCH_OVERLAY_QUOTA_WAIT, true, "the provider's quota is used up", resets_at_ms);
 	attempt_stop(attempt, "QUOTA", -1, "the provider's quota is used up");
 }
 
@@ -338,8 +338,8 @@ static void on_refused(struct attempt *attempt, const char *code, int32_t http_s
 		return;
 	_cleanup_free_ char *reason = orch_strdup_printf("the budget is used up (%s)", code);
 	orch_pipeline *p = attempt->pipeline;
-	store_overlay(p, ORCH_OVERLAY_BUDGET_STOP, true, code, 0);
-	store_close(p, false, false, reason ? reason : "the budget is used up");
+	run_overlay(p, ORCH_OVERLAY_BUDGET_STOP, true, code, 0);
+	run_close(p, false, false, reason ? reason : "the budget is used up");
 	attempt_stop(attempt, "BUDGET", -1, reason);
 }
 
@@ -435,7 +435,7 @@ static void on_job_done(void *userdata, orch_job *job, uint32_t end, int32_t sta
 	else if (attempt->quota_resets_at_ms)
 		word = "QUOTA";
 	if (!strcmp(word, "QUOTA"))
-		store_overlay(attempt->pipeline, ORCH_OVERLAY_QUOTA_WAIT, true, "the provider's quota is used up",
+		run_overlay(attempt->pipeline, ORCH_OVERLAY_QUOTA_WAIT, true, "the provider's quota is used up",
 			      attempt->quota_resets_at_ms);
 	attempt_stop(attempt, word, status, message);
 }
@@ -501,7 +501,7 @@ static void task_is_running(struct attempt *attempt)
 	orch_pipeline *p = attempt->pipeline;
 	if (strcmp(attempt->stage, "execute"))
 		return;
-	store(p, "task.state",
+	run_store(p, "task.state",
 	      json_pack("{s:s, s:I, s:s}", "task", attempt->task, "attempt", (json_int_t)attempt->number, "state",
 			task_state_name(TASK_RUNNING)),
 	      "task/%s/attempt/%u/RUNNING", attempt->task, attempt->number);
@@ -649,7 +649,7 @@ bool attempt_start(orch_pipeline *p, uint32_t role, const char *stage, const cha
 	attempt->next = p->attempts;
 	p->attempts = attempt;
 	/* Recorded before anything of it exists. */
-	if (!store(p, "attempt", start_record(attempt, tree), "attempt/%s-%s-%s/%u/RUNNING", role_name(role), stage,
+	if (!run_store(p, "attempt", start_record(attempt, tree), "attempt/%s-%s-%s/%u/RUNNING", role_name(role), stage,
 		   task, number))
 		return false;
 	if (begin(attempt, &error) < 0) {

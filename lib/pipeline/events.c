@@ -80,7 +80,7 @@ static json_t *event_new(const char *name, const json_t *record, const char *con
 
 static void emit_seal(orch_pipeline *p, const json_t *record)
 {
-	event_emit(p, EVENT("stage", "document", "sha256", "state"));
+	event_emit(p, EVENT("stage", "stage", "document", "sha256", "state"));
 	size_t i;
 	json_t *question;
 	json_array_foreach(json_object_get(record, "questions"), i, question)
@@ -153,9 +153,14 @@ static void emit_verify(orch_pipeline *p, const json_t *record)
 
 void event_of_record(orch_pipeline *p, const char *kind, const json_t *record)
 {
-	if (!strcmp(kind, "run.intake"))
-		event_emit(p, EVENT("run", "run", "idea", "description"));
-	else if (!strcmp(kind, "run.state"))
+	if (!strcmp(kind, "run.intake")) {
+		json_t *event = EVENT("run", "run", "idea", "description");
+		if (event)
+			json_object_set_new(event, "state", json_string(orch_run_state_name(ORCH_RUN_INTAKE)));
+		event_emit(p, event);
+		return;
+	}
+	if (!strcmp(kind, "run.state"))
 		event_emit(p, EVENT("run", "state", "reason"));
 	else if (!strcmp(kind, "run.overlay"))
 		event_emit(p, EVENT("overlay", "overlay", "on", "reason", "resets_at_ms"));
@@ -176,7 +181,7 @@ void event_of_record(orch_pipeline *p, const char *kind, const json_t *record)
 	else if (!strcmp(kind, "merge"))
 		event_emit(p, EVENT("merge", "task", "attempt", "tree", "onto"));
 	else if (!strcmp(kind, "review"))
-		event_emit(p, EVENT("stage", "task", "attempt", "veto", "reasons"));
+		event_emit(p, EVENT("stage", "stage", "task", "attempt", "veto", "reasons"));
 	else if (!strcmp(kind, "delivery"))
-		event_emit(p, EVENT("stage", "commit", "branch", "tree", "path"));
+		event_emit(p, EVENT("stage", "stage", "state", "commit", "branch", "tree", "path"));
 }

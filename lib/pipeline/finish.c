@@ -103,7 +103,7 @@ static bool record_accept(orch_pipeline *p, const json_t *verification)
 		if (is_verified(p, verification, p->spec->requirements[i].id))
 			json_array_append_new(verified, json_string(p->spec->requirements[i].id));
 	_cleanup_free_ char *missing = what_is_missing(p, verification, verified);
-	return store(p, "accept",
+	return run_store(p, "accept",
 		     json_pack("{s:s, s:s, s:o, s:b, s:o}", "tree", p->model->main_tree, "product_tree", p->product_tree,
 			       "requirements", verified, "complete", missing == NULL, "reason",
 			       json_foreign(missing ? missing : "", 4000)),
@@ -241,7 +241,7 @@ static void on_delivered(void *userdata, const char *head_commit, const char *de
 		pipeline_fail(p, orch_error_copy(error));
 		return;
 	}
-	store(p, "delivery",
+	run_store(p, "delivery",
 	      json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o}", "stage", "deliver", "state", "done", "commit", head_commit,
 			"branch", p->branch, "tree", p->product_tree, "path", p->product_dir, "deaths",
 			json_foreign(deaths ? deaths : "", 20000)),
@@ -286,7 +286,7 @@ void finish_accepting(orch_pipeline *p)
 	}
 	p->git = git_job_free(p->git);
 	bool complete = json_bool(p->model->accept, "complete");
-	store_run_state(p, complete ? ORCH_RUN_DELIVERED : ORCH_RUN_PARTIAL, json_text(p->model->accept, "reason"));
+	run_enter(p, complete ? ORCH_RUN_DELIVERED : ORCH_RUN_PARTIAL, json_text(p->model->accept, "reason"));
 }
 
 /* --- the end -------------------------------------------------------------------------------------------------- */

@@ -114,7 +114,7 @@ static void within_budget(orch_pipeline *p, json_t *rows)
 	const struct model *model = p->model;
 	struct spending spent;
 	orch_error *error = NULL;
-	if (store_spending(p->journal, &spent, &error) < 0) {
+	if (run_spending(p->journal, &spent, &error) < 0) {
 		add(rows, "spent at most the cap and one call in flight", false, "%s", orch_error_message(error));
 		orch_error_free(error);
 		return;

@@ -194,7 +194,7 @@ static void judgement_over(struct judgement *judgement)
 				   "stub", judgement->stub, "all_passed", judgement->all_passed, "error",
 				   judgement->error, "results", judgement->results, "certificates",
 				   judgement->certificates);
-	store(p, "verify", record, "verify/%s/%s/%u/%.16s", judgement->purpose, judgement->task, judgement->attempt,
+	run_store(p, "verify", record, "verify/%s/%s/%u/%.16s", judgement->purpose, judgement->task, judgement->attempt,
 	      judgement->tree);
 	judgement_unlink(judgement);
 	judgement_free(judgement);

@@ -133,7 +133,7 @@ static void own_tests_over(struct own_tests *tests)
 		tests->exited && tests->status == 0 && !tests->timed_out && dead && tests_run(text) > 0, "error",
 		tests->timed_out ? "they took too long" : tests->error, "output", json_foreign(tail, OUTPUT_SHOWN),
 		"certificate", json_foreign(tests->certificate ? tests->certificate : "", OUTPUT_SHOWN));
-	store(p, "owntests", record, "owntests/%s/%.16s", tests->which, tests->tree);
+	run_store(p, "owntests", record, "owntests/%s/%.16s", tests->which, tests->tree);
 	own_tests_drop(p);
 	pipeline_schedule(p);
 }

@@ -129,22 +129,22 @@ char *path_join(const char *dir, const char *name);
 /* --- store.c ------------------------------------------------------------------------------------------ */
 
 /* Writes one record (the payload is taken over; time_ms is added), folds it, tells the host. */
-int32_t store_record(orch_pipeline *p, const char *kind, json_t *payload, orch_error **reterr,
+int32_t run_record(orch_pipeline *p, const char *kind, json_t *payload, orch_error **reterr,
 		     const char *key_format, ...) __attribute__((format(printf, 5, 6)));
 /* The same for callbacks: a failure ends the instance, and gives false. */
-bool store(orch_pipeline *p, const char *kind, json_t *payload, const char *key_format, ...)
+bool run_store(orch_pipeline *p, const char *kind, json_t *payload, const char *key_format, ...)
 	__attribute__((format(printf, 4, 5)));
 /* All records of the journal into `model`. */
-int32_t store_load(orch_journal *journal, struct model *model, orch_error **reterr);
-bool store_overlay(orch_pipeline *p, uint32_t overlay, bool on, const char *reason, int64_t resets_at_ms);
-bool store_run_state(orch_pipeline *p, uint32_t state, const char *reason);
-bool store_close(orch_pipeline *p, bool abort_run, bool now, const char *reason);
+int32_t run_load(orch_journal *journal, struct model *model, orch_error **reterr);
+bool run_overlay(orch_pipeline *p, uint32_t overlay, bool on, const char *reason, int64_t resets_at_ms);
+bool run_enter(orch_pipeline *p, uint32_t state, const char *reason);
+bool run_close(orch_pipeline *p, bool abort_run, bool now, const char *reason);
 /* What calls of AI providers cost according to the journal: sums, and the dearest single call. */
 struct spending {
 	uint64_t requests, tokens, micro_usd;
 	uint64_t largest_tokens, largest_micro_usd;
 };
-int32_t store_spending(orch_journal *journal, struct spending *ret_spending, orch_error **reterr);
+int32_t run_spending(orch_journal *journal, struct spending *ret_spending, orch_error **reterr);
 /* Text of foreign origin as a JSON string: valid UTF-8, no control characters, at most `limit` bytes. */
 json_t *json_foreign(const char *text, size_t limit);
 void sha256_hex(const void *bytes, size_t length, char ret_hex[TREE_HASH_SIZE]);

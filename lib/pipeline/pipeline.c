@@ -311,7 +311,7 @@ int32_t orch_pipeline_stop(orch_pipeline *p, const char *reason, orch_error **re
 		return orch_fail(reterr, ORCH_ESTATE, 0, NULL, "there is no run yet that could be stopped");
 	if (run_is_over(p->model->state) || p->model->stop)
 		return 0;
-	code = store_record(p, "run.stop",
+	code = run_record(p, "run.stop",
 			    json_pack("{s:o}", "reason",
 				      json_foreign(reason && reason[0] ? reason : "stopped by the user", 4000)),
 			    reterr, "run/stop");

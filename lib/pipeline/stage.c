@@ -24,7 +24,7 @@ static void send_back(orch_pipeline *p, const json_t *attempt, json_t *reasons)
 {
 	json_t *evidence = json_pack("{s:O*, s:s, s:o}", "attempt", json_object_get(attempt, "attempt"), "result",
 				     "sent back", "reasons", reasons);
-	store(p, "judgement",
+	run_store(p, "judgement",
 	      json_pack("{s:O*, s:O*, s:O*, s:O*, s:b, s:o}", "role", json_object_get(attempt, "role"), "stage",
 			json_object_get(attempt, "stage"), "task", json_object_get(attempt, "task"), "attempt",
 			json_object_get(attempt, "attempt"), "accepted", 0, "evidence", evidence),
@@ -241,7 +241,7 @@ static void block_stage(orch_pipeline *p, const char *stage, const json_t *attem
 							 p->model->max_attempts, last ? last : json_text(attempt, "message"));
 	event_emit(p, json_pack("{s:s, s:s, s:s, s:s*}", "event", "stage", "stage", stage, "state", "BLOCKED", "reason",
 				reason));
-	store_close(p, true, false, reason ? reason : stage);
+	run_close(p, true, false, reason ? reason : stage);
 }
 
 /* True if the attempt's end says already that there is no answer. */
@@ -287,7 +287,7 @@ static int32_t record_answers(orch_pipeline *p, json_t *answers, orch_error **re
 		json_decref(answers);
 		return 0;
 	}
-	int32_t code = store_record(p, "answer", json_pack("{s:o}", "answers", answers), reterr, "answer/%llu",
+	int32_t code = run_record(p, "answer", json_pack("{s:o}", "answers", answers), reterr, "answer/%llu",
 				    (unsigned long long)orch_journal_sequence(p->journal) + 1);
 	p->waits_for_person = false;
 	if (code == 0)
@@ -319,7 +319,7 @@ static json_t *resolve_answers(orch_pipeline *p, const json_t *given, const char
 int32_t stage_answer(orch_pipeline *p, const char *json, size_t length, orch_error **reterr)
 {
 	if (!p->questions)
-		return store_record(p, "run.answers", json_pack("{s:o}", "json", json_stringn(json, length)), reterr,
+		return run_record(p, "run.answers", json_pack("{s:o}", "json", json_stringn(json, length)), reterr,
 				    "run/answers/%llu", (unsigned long long)orch_journal_sequence(p->journal) + 1);
 	json_t *given = NULL;
 	int32_t code = answers_parse("answers.json", json, length, p->questions, &given, reterr);
@@ -333,7 +333,7 @@ int32_t stage_answer(orch_pipeline *p, const char *json, size_t length, orch_err
 int32_t stage_accept_recommended(orch_pipeline *p, const char *by, orch_error **reterr)
 {
 	if (!p->questions)
-		return store_record(p, "run.answers", json_pack("{s:b}", "accept", 1), reterr, "run/answers/%llu",
+		return run_record(p, "run.answers", json_pack("{s:b}", "accept", 1), reterr, "run/answers/%llu",
 				    (unsigned long long)orch_journal_sequence(p->journal) + 1);
 	return record_answers(p, resolve_answers(p, NULL, by), reterr);
 }
@@ -396,7 +396,7 @@ static void wait_for_answers(orch_pipeline *p)
 	if (timeout_ms >= 0 && left_ms > 0)
 		step_wake_in(p, left_ms);
 	if (p->waits_for_person)
-		store_overlay(p, ORCH_OVERLAY_NEEDS_HUMAN, true,
+		run_overlay(p, ORCH_OVERLAY_NEEDS_HUMAN, true,
 			      persons ? "a question that is never answered by default is open" : "questions are open", 0);
 }
 
@@ -428,10 +428,10 @@ void stage_clarify(orch_pipeline *p)
 		wait_for_answers(p);
 		return;
 	}
-	if (!store_overlay(p, ORCH_OVERLAY_NEEDS_HUMAN, false, "", 0))
+	if (!run_overlay(p, ORCH_OVERLAY_NEEDS_HUMAN, false, "", 0))
 		return;
 	if (model_seal(p->model, "spec")) {
-		store_run_state(p, ORCH_RUN_FROZEN, NULL);
+		run_enter(p, ORCH_RUN_FROZEN, NULL);
 		return;
 	}
 	orch_error *error = NULL;
@@ -464,5 +464,5 @@ void stage_frozen(orch_pipeline *p)
 	else if (!model_seal(p->model, "plan"))
 		stage_run(p, ORCH_ROLE_PLANNER, "plan", take_plan);
 	else
-		store_run_state(p, ORCH_RUN_PLANNED, NULL);
+		run_enter(p, ORCH_RUN_PLANNED, NULL);
 }

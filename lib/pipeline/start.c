@@ -200,7 +200,7 @@ static int32_t refuse_existing_run(const char *path, const char *state_dir, orch
 	if (code == 0)
 		code = orch_journal_open(&opts, &journal, reterr);
 	if (code == 0)
-		code = store_load(journal, model, reterr);
+		code = run_load(journal, model, reterr);
 	if (code == 0 && model->state)
 		code = orch_fail(reterr, ORCH_EEXIST, 0, NULL,
 				 "%s holds run %s (%s): resume it, or choose another folder", state_dir, model->run,
@@ -243,7 +243,7 @@ static int32_t open_journal(orch_pipeline *p, const struct orch_pipeline_opts *o
 	journal.on_record = opts->on_record;
 	journal.userdata = opts->on_record_userdata;
 	int32_t code = orch_journal_open(&journal, &p->journal, reterr);
-	return code < 0 ? code : store_load(p->journal, p->model, reterr);
+	return code < 0 ? code : run_load(p->journal, p->model, reterr);
 }
 
 static void restore_paths(orch_pipeline *p)
@@ -398,7 +398,7 @@ static int32_t record_instance(orch_pipeline *p, orch_error **reterr)
 	for (size_t i = 0; record && i < sizeof(budgets) / sizeof(budgets[0]); i++)
 		if (budgets[i].value)
 			json_object_set_new(record, budgets[i].member, json_integer((json_int_t)budgets[i].value));
-	return store_record(p, "run.instance", record, reterr, "run/instance/%llu",
+	return run_record(p, "run.instance", record, reterr, "run/instance/%llu",
 			    (unsigned long long)orch_journal_generation(p->journal));
 }
 
@@ -406,9 +406,9 @@ static int32_t take_in(orch_pipeline *p, json_t *channels, orch_error **reterr)
 {
 	int32_t code = record_instance(p, reterr);
 	if (code == 0)
-		code = store_record(p, "run.intake", intake_record(p), reterr, "run/intake");
+		code = run_record(p, "run.intake", intake_record(p), reterr, "run/intake");
 	if (code == 0 && channels)
-		code = store_record(p, "run.channels", json_pack("{s:O}", "channels", channels), reterr,
+		code = run_record(p, "run.channels", json_pack("{s:O}", "channels", channels), reterr,
 				    "run/channels");
 	return code;
 }
@@ -457,7 +457,7 @@ static int32_t recover_actions(orch_pipeline *p, orch_error **reterr)
 		json_decref(rows);
 		return code;
 	}
-	return store_record(p, "recovery", json_pack("{s:o}", "rows", rows), reterr, "recovery/%llu",
+	return run_record(p, "recovery", json_pack("{s:o}", "rows", rows), reterr, "recovery/%llu",
 			    (unsigned long long)orch_journal_generation(p->journal));
 }
 
@@ -471,7 +471,7 @@ static int32_t recover(orch_pipeline *p, orch_error **reterr)
 	int32_t code = record_instance(p, reterr);
 	if (code < 0)
 		return code;
-	if (!store_overlay(p, ORCH_OVERLAY_RECOVERING, true, "an earlier instance ended", 0))
+	if (!run_overlay(p, ORCH_OVERLAY_RECOVERING, true, "an earlier instance ended", 0))
 		goto failed;
 	code = seal_check(p, reterr);
 	if (code == 0)
@@ -484,7 +484,7 @@ static int32_t recover(orch_pipeline *p, orch_error **reterr)
 		code = attempt_recover(p, reterr);
 	if (code < 0)
 		return code;
-	if (!store_overlay(p, ORCH_OVERLAY_RECOVERING, false, "", 0))
+	if (!run_overlay(p, ORCH_OVERLAY_RECOVERING, false, "", 0))
 		goto failed;
 	return 0;
 failed:
@@ -519,7 +519,7 @@ static int32_t make_folders(orch_pipeline *p, orch_error **reterr)
 static int32_t set_budget(orch_pipeline *p, orch_error **reterr)
 {
 	struct spending spending;
-	int32_t code = store_spending(p->journal, &spending, reterr);
+	int32_t code = run_spending(p->journal, &spending, reterr);
 	if (code == 0)
 		code = orch_broker_set_budget(p->broker, p->model->max_requests, p->model->max_tokens,
 					      p->model->max_micro_usd, reterr);
@@ -558,7 +558,7 @@ int32_t start_run(orch_pipeline *p, orch_error **reterr)
 	if (code == 0)
 		code = p->resumed ? recover(p, reterr) : take_in(p, channels, reterr);
 	if (code == 0 && p->resumed && channels)
-		code = store_record(p, "run.channels", json_pack("{s:O}", "channels", channels), reterr,
+		code = run_record(p, "run.channels", json_pack("{s:O}", "channels", channels), reterr,
 				    "run/channels");
 	json_decref(channels);
 	if (code < 0 || over)

@@ -90,7 +90,7 @@ static json_t *running_rows(const struct model *model)
 int32_t status_json(const struct model *model, orch_journal *journal, char **ret_json, orch_error **reterr)
 {
 	struct spending spent;
-	int32_t code = store_spending(journal, &spent, reterr);
+	int32_t code = run_spending(journal, &spent, reterr);
 	if (code < 0)
 		return code;
 	uint32_t state = model->state ? model->state : ORCH_RUN_INTAKE;
@@ -137,7 +137,7 @@ int32_t orch_pipeline_status_of(const char *state_dir, char **ret_json, orch_err
 	if (code == 0)
 		code = orch_journal_open(&opts, &journal, reterr);
 	if (code == 0)
-		code = store_load(journal, model, reterr);
+		code = run_load(journal, model, reterr);
 	if (code == 0 && !model->state)
 		code = orch_fail(reterr, ORCH_ENOENT, 0, NULL, "the journal in %s has no run yet", state_dir);
 	if (code == 0)

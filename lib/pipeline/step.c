@@ -64,7 +64,7 @@ static void check_unreachable(orch_pipeline *p)
 		return;
 	_cleanup_free_ char *reason =
 		orch_strdup_printf("the provider can not be reached: %s (tried %d times)", message, UNREACHABLE_LIMIT);
-	store_close(p, p->model->state < ORCH_RUN_EXECUTING, false, reason ? reason : "provider unreachable");
+	run_close(p, p->model->state < ORCH_RUN_EXECUTING, false, reason ? reason : "provider unreachable");
 }
 
 static void check_quota(orch_pipeline *p)
@@ -74,9 +74,9 @@ static void check_quota(orch_pipeline *p)
 	int64_t wait_ms = p->model->quota_until_ms - orch_realtime_ms();
 	int64_t left_ms = time_left_ms(p);
 	if (wait_ms <= 0)
-		store_overlay(p, ORCH_OVERLAY_QUOTA_WAIT, false, "the quota was to be reset by now", 0);
+		run_overlay(p, ORCH_OVERLAY_QUOTA_WAIT, false, "the quota was to be reset by now", 0);
 	else if (left_ms >= 0 && wait_ms > left_ms)
-		store_close(p, false, true, "the provider's quota is reset only after the run's time is over");
+		run_close(p, false, true, "the provider's quota is reset only after the run's time is over");
 	else
 		step_wake_in(p, wait_ms < 60000 ? wait_ms : 60000);
 }
@@ -92,7 +92,7 @@ static void check_time(orch_pipeline *p)
 	}
 	_cleanup_free_ char *reason = orch_strdup_printf("time over: the run may take %llu seconds",
 							 (unsigned long long)p->model->max_seconds);
-	store_close(p, false, true, reason ? reason : "time over");
+	run_close(p, false, true, reason ? reason : "time over");
 }
 
 /* --- closing ------------------------------------------------------------------------------------------ */
@@ -115,7 +115,7 @@ static void step_stopped(orch_pipeline *p)
 	attempt_kill_all(p, "STOPPED", p->model->stop);
 	/* Their certificates first: "over" is what was proved, not what was asked for. */
 	if (!p->attempts)
-		store_run_state(p, ORCH_RUN_ABORTED, p->model->stop);
+		run_enter(p, ORCH_RUN_ABORTED, p->model->stop);
 }
 
 /* No new attempts. Before there are tasks nothing is left to be done. */
@@ -128,7 +128,7 @@ static void step_closed(orch_pipeline *p)
 	judge_drop_all(p);
 	p->git = git_job_free(p->git);
 	if (!p->attempts)
-		store_run_state(p, p->model->close_abort ? ORCH_RUN_ABORTED : ORCH_RUN_PARTIAL, p->model->close);
+		run_enter(p, p->model->close_abort ? ORCH_RUN_ABORTED : ORCH_RUN_PARTIAL, p->model->close);
 }
 
 /* --- execute ------------------------------------------------------------------------------------------ */
@@ -164,11 +164,11 @@ static void step_executing(orch_pipeline *p)
 	if (!tasks_are_over(p) && !p->model->close)
 		return;
 	if (has_merges(p)) {
-		store_run_state(p, ORCH_RUN_ACCEPTING, p->model->close);
+		run_enter(p, ORCH_RUN_ACCEPTING, p->model->close);
 		return;
 	}
 	_cleanup_free_ char *reason = blocked_reason(p);
-	store_run_state(p, ORCH_RUN_PARTIAL,
+	run_enter(p, ORCH_RUN_PARTIAL,
 			p->model->close ? p->model->close : reason ? reason : "no task was merged");
 }
 
@@ -190,11 +190,11 @@ static void on_imported(void *userdata, const char *tree_hash, const char *commi
 	if (error) {
 		_cleanup_free_ char *reason = orch_strdup_printf("the repository could not be imported: %s",
 								 orch_error_message(error));
-		store_close(p, true, true, reason ? reason : "the repository could not be imported");
+		run_close(p, true, true, reason ? reason : "the repository could not be imported");
 	} else if (earlier_strip(p, tree_hash, tree, &stripping) < 0) {
 		pipeline_fail(p, stripping);
 	} else {
-		store(p, "run.base", base_record(tree, tree_hash, commit, deaths), "run/base");
+		run_store(p, "run.base", base_record(tree, tree_hash, commit, deaths), "run/base");
 	}
 	pipeline_schedule(p);
 }
@@ -208,9 +208,9 @@ static void step_intake(orch_pipeline *p)
 			pipeline_fail(p, error);
 			return;
 		}
-		store_run_state(p, ORCH_RUN_CLARIFY, NULL);
+		run_enter(p, ORCH_RUN_CLARIFY, NULL);
 	} else if (!p->model->repo) {
-		store(p, "run.base", base_record(tree_empty_hash, NULL, NULL, ""), "run/base");
+		run_store(p, "run.base", base_record(tree_empty_hash, NULL, NULL, ""), "run/base");
 		pipeline_schedule(p);
 	} else if (!p->git) {
 		int32_t code = tree_remove(p->staging_dir, &error);
@@ -251,7 +251,7 @@ static void step_state(orch_pipeline *p)
 		stage_frozen(p);
 		break;
 	case ORCH_RUN_PLANNED:
-		store_run_state(p, ORCH_RUN_EXECUTING, NULL);
+		run_enter(p, ORCH_RUN_EXECUTING, NULL);
 		break;
 	case ORCH_RUN_EXECUTING:
 		step_executing(p);

@@ -34,7 +34,7 @@ static int32_t record_list(orch_pipeline *p, const char *kind, json_t *payload, 
 	return code;
 }
 
-int32_t store_record(orch_pipeline *p, const char *kind, json_t *payload, orch_error **reterr,
+int32_t run_record(orch_pipeline *p, const char *kind, json_t *payload, orch_error **reterr,
 		     const char *key_format, ...)
 {
 	va_list arguments;
@@ -44,7 +44,7 @@ int32_t store_record(orch_pipeline *p, const char *kind, json_t *payload, orch_e
 	return code;
 }
 
-bool store(orch_pipeline *p, const char *kind, json_t *payload, const char *key_format, ...)
+bool run_store(orch_pipeline *p, const char *kind, json_t *payload, const char *key_format, ...)
 {
 	orch_error *error = NULL;
 	va_list arguments;
@@ -72,13 +72,13 @@ static int32_t load_one(void *userdata, orch_action *action)
 			   load->reterr);
 }
 
-int32_t store_load(orch_journal *journal, struct model *model, orch_error **reterr)
+int32_t run_load(orch_journal *journal, struct model *model, orch_error **reterr)
 {
 	struct load load = {.model = model, .reterr = reterr};
 	return orch_journal_each(journal, NULL, load_one, &load, reterr);
 }
 
-bool store_overlay(orch_pipeline *p, uint32_t overlay, bool on, const char *reason, int64_t resets_at_ms)
+bool run_overlay(orch_pipeline *p, uint32_t overlay, bool on, const char *reason, int64_t resets_at_ms)
 {
 	if (((p->model->overlays & overlay) != 0) == on &&
 	    (overlay != ORCH_OVERLAY_QUOTA_WAIT || !on || resets_at_ms <= p->model->quota_until_ms))
@@ -86,22 +86,22 @@ bool store_overlay(orch_pipeline *p, uint32_t overlay, bool on, const char *reas
 	json_t *payload = json_pack("{s:s, s:b, s:s}", "overlay", overlay_name(overlay), "on", on, "reason", reason);
 	if (payload && resets_at_ms)
 		json_object_set_new(payload, "resets_at_ms", json_integer(resets_at_ms));
-	return store(p, "run.overlay", payload, "run/overlay/%llu",
+	return run_store(p, "run.overlay", payload, "run/overlay/%llu",
 		     (unsigned long long)orch_journal_sequence(p->journal) + 1);
 }
 
-bool store_run_state(orch_pipeline *p, uint32_t state, const char *reason)
+bool run_enter(orch_pipeline *p, uint32_t state, const char *reason)
 {
-	return store(p, "run.state",
+	return run_store(p, "run.state",
 		     json_pack("{s:s, s:s}", "state", orch_run_state_name(state), "reason", reason ? reason : ""),
 		     "run/state/%s", orch_run_state_name(state));
 }
 
-bool store_close(orch_pipeline *p, bool abort_run, bool now, const char *reason)
+bool run_close(orch_pipeline *p, bool abort_run, bool now, const char *reason)
 {
 	if (p->model->close)
 		return true;
-	return store(p, "run.close",
+	return run_store(p, "run.close",
 		     json_pack("{s:o, s:b, s:b}", "reason", json_foreign(reason, 4000), "abort", abort_run, "now", now),
 		     "run/close");
 }
@@ -128,7 +128,7 @@ static int32_t sum_spending(void *userdata, orch_action *action)
 	return 0;
 }
 
-int32_t store_spending(orch_journal *journal, struct spending *ret_spending, orch_error **reterr)
+int32_t run_spending(orch_journal *journal, struct spending *ret_spending, orch_error **reterr)
 {
 	struct spending spending = {0};
 	int32_t code = orch_journal_each(journal, "ai.", sum_spending, &spending, reterr);

@@ -275,7 +275,7 @@ int32_t summary_report(orch_pipeline *p, json_t **ret_report, orch_error **reter
 {
 	const struct model *model = p->model;
 	struct spending spending;
-	int32_t code = store_spending(p->journal, &spending, reterr);
+	int32_t code = run_spending(p->journal, &spending, reterr);
 	if (code < 0)
 		return code;
 	json_t *unknown = unknown_rows(p, reterr);

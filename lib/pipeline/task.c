@@ -24,7 +24,7 @@ static bool move(orch_pipeline *p, const struct model_task *task, uint32_t state
 	if (record && more)
 		json_object_update(record, more);
 	json_decref(more);
-	return store(p, "task.state", record, "task/%s/attempt/%u/%s", task->id, attempt, task_state_name(state));
+	return run_store(p, "task.state", record, "task/%s/attempt/%u/%s", task->id, attempt, task_state_name(state));
 }
 
 /* `reasons` is taken over. The first of them is the reason in short. */
@@ -309,7 +309,7 @@ static void take_review(orch_pipeline *p, struct model_task *task, const json_t 
 	if (code == 0)
 		code = review_parse("review.json", bytes, length, &veto, &reasons, &error);
 	if (code == 0) {
-		store(p, "review",
+		run_store(p, "review",
 		      json_pack("{s:s, s:s, s:I, s:O*, s:b, s:o}", "stage", "review", "task", task->id, "attempt",
 				(json_int_t)task->attempt, "review", json_object_get(attempt, "attempt"), "veto", veto,
 				"reasons", json_foreign(reasons ? reasons : "", 8000)),
@@ -323,7 +323,7 @@ static void take_review(orch_pipeline *p, struct model_task *task, const json_t 
 	json_t *list = json_array();
 	json_array_append_new(list, json_foreign(orch_error_message(error), 4000));
 	orch_error_free(error);
-	store(p, "judgement",
+	run_store(p, "judgement",
 	      json_pack("{s:s, s:s, s:s, s:O*, s:b, s:o}", "role", "reviewer", "stage", "review", "task", task->id,
 			"attempt", json_object_get(attempt, "attempt"), "accepted", 0, "evidence",
 			json_pack("{s:O*, s:s, s:o}", "attempt", json_object_get(attempt, "attempt"), "result", "sent back",
@@ -364,7 +364,7 @@ static bool is_reviewed(orch_pipeline *p, struct model_task *task)
 
 static void record_merge(orch_pipeline *p, struct model_task *task, const char *tree, const char *purpose)
 {
-	if (store(p, "merge",
+	if (run_store(p, "merge",
 		  json_pack("{s:s, s:s, s:I, s:s, s:s, s:s}", "task", task->id, "title", task->title, "attempt",
 			    (json_int_t)task->attempt, "tree", tree, "onto", p->model->main_tree, "verify", purpose),
 		  "merge/%s", task->id))
