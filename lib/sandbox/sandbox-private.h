@@ -26,6 +26,7 @@ struct sandbox_link {
 	atomic_uint references;
 };
 
+/* lib/executor reads ctx, state, paths and cwd. */
 struct orch_sandbox {
 	atomic_uint references;
 	orch_ctx *ctx;
