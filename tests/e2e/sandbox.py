@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""The one-page sandbox program as its reader would run it: as root and as an ordinary user, with an emptied
+environment, as the child of a shell; and the same text in the man page. Nothing is left afterwards."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+
+from orchtest import BUILD, ROOT, cgroups, expect, finish, pid_namespaces
+
+USER = 1000
+
+
+def as_user(uid):
+    return ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--"] if uid != os.geteuid() else []
+
+
+def run_hello(area, uid):
+    done = subprocess.run(as_user(uid) + ["env", "-i", area / "examples/hello-sandbox"], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=60)
+    lines = done.stdout.splitlines()
+    who = f"uid {uid}: "
+    expect(done.returncode == 0 and not done.stderr, f"{who}ends well: {done.returncode} {done.stderr.strip()}")
+    expect("uid=1000(agent) gid=1000(agent) groups=1000(agent)" in lines, who + "the load is nobody outside")
+    expect(any(line.split() == "bin dev etc lib lib64 proc sbin tmp usr".split() for line in lines),
+           who + "the root holds the tools and nothing else")
+    expect("exit status 7" in lines, who + "the exit status is the program's own")
+    expect(any(line.startswith("DEAD ") for line in lines), who + "the certificate says DEAD")
+    inode = re.search(r"PID namespace (\d+)", done.stdout)
+    expect(inode is not None and f"pid:[{inode.group(1)}]" not in pid_namespaces(),
+           who + "its PID namespace is gone")
+    scope = re.search(r"orch-[0-9a-f]{16}", done.stdout)
+    expect(scope is not None and not [path for path in cgroups() if scope.group(0) in path],
+           who + "its cgroup is gone")
+
+
+def man_page_quotes_it():
+    page = subprocess.run(["mandoc", "-Tascii", ROOT / "man/orch_sandbox.3"], capture_output=True, text=True).stdout
+    page = re.sub(r".\x08", "", page)
+    words = " ".join((ROOT / "examples/hello-sandbox.c").read_text().split())
+    expect(words in " ".join(page.split()), "the man page quotes the program")
+    expect(len((ROOT / "examples/hello-sandbox.c").read_text().splitlines()) <= 40, "it is one page")
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="orch-e2e-") as name:
+        area = pathlib.Path(name)
+        area.chmod(0o755)
+        mounts = pathlib.Path("/proc/self/mountinfo").read_text()
+        for part in ("examples/hello-sandbox", "lib/helper/orch-reaper", "lib/liborch.so.0"):
+            (area / part).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy((BUILD / part).resolve(), area / part)
+        for uid in [os.geteuid()] + ([USER] if os.geteuid() == 0 else []):
+            run_hello(area, uid)
+        expect(pathlib.Path("/proc/self/mountinfo").read_text() == mounts, "the host's mounts are as before")
+    man_page_quotes_it()
+    finish()
+
+
+main()
