@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <strings.h>
 
 #include "report-private.h"
 #include "verify-text.h"
@@ -75,12 +76,17 @@ static const char *tone_class(int tone)
 	return "plain";
 }
 
-#define CHIP_LENGTH 24u /* a longer word is broken over lines */
+#define CHIP_LENGTH 32u /* a longer word is broken over lines */
+
+static void chip_of(struct orch_buf *page, const char *word, int tone)
+{
+	markup(page, "<span class=\"chip %s%s\">%s</span>", tone_class(tone),
+	       strlen(word) > CHIP_LENGTH ? " long" : "", *word ? word : "none");
+}
 
 static void chip(struct orch_buf *page, const char *word)
 {
-	markup(page, "<span class=\"chip %s%s\">%s</span>", tone_class(report_tone(word)),
-	       strlen(word) > CHIP_LENGTH ? " long" : "", *word ? word : "none");
+	chip_of(page, word, report_tone(word));
 }
 
 /* A word that stands for a result, with its chip, in a cell that keeps its column's name on narrow screens. */
@@ -256,6 +262,7 @@ static void add_attempt(struct orch_buf *page, const json_t *row)
 {
 	const char *task = report_string(row, "task");
 	const char *message = report_string(row, "message");
+	const char *executor = report_string(row, "executor");
 	_cleanup_free_ char *time = report_duration(report_number(row, "seconds"));
 	_cleanup_free_ char *tokens = report_count(report_integer(row, "tokens"));
 	_cleanup_free_ char *money = report_money(report_integer(row, "micro_usd"));
@@ -265,7 +272,8 @@ static void add_attempt(struct orch_buf *page, const json_t *row)
 	markup(page, "<span class=\"who\">%s <i>%s</i>", report_string(row, "role"), report_string(row, "stage"));
 	if (*task && strcmp(task, "-") != 0)
 		markup(page, " <b>%s</b>", task);
-	markup(page, " <small>attempt %d</small></span>", report_integer(row, "attempt"));
+	markup(page, " <small>attempt %d%s%s</small></span>", report_integer(row, "attempt"), *executor ? ", " : "",
+	       executor);
 	markup(page, "<span class=\"end\">%s</span><span class=\"cost\">%s</span><span class=\"cost\">%s tokens</span>"
 		     "<span class=\"cost\">%s</span></summary>\n",
 	       report_string(row, "end"), time, tokens, money);
@@ -308,7 +316,7 @@ static void add_unknown(struct orch_buf *page, const json_t *report)
 		cell(page, "Key", report_string(row, "key"));
 		cell(page, "State before", report_string(row, "state_before"));
 		cell(page, "Probe", report_string(row, "probe"));
-		chip_cell(page, "Decision", report_string(row, "decision"));
+		cell(page, "Decision", report_string(row, "decision"));
 		markup(page, "</tr>\n");
 	}
 	end_table(page);
@@ -390,34 +398,83 @@ static void add_certificates(struct orch_buf *page, const json_t *certificates)
 	markup(page, "</details>\n");
 }
 
-static void add_results(struct orch_buf *page, const json_t *results)
+static void add_detail(struct orch_buf *page, const char *detail)
+{
+	size_t first = strcspn(detail, "\n");
+	if (!detail[first] || !detail[first + 1]) {
+		cell(page, "Detail", detail);
+		return;
+	}
+	_cleanup_free_ char *title = strndup(detail, first);
+	markup(page, "<td data-label=\"Detail\">");
+	folded(page, title, detail + first + 1);
+	markup(page, "</td>");
+}
+
+static bool is_pass(const json_t *result)
+{
+	return strcasecmp(report_string(result, "verdict"), "pass") == 0;
+}
+
+static bool is_error(const json_t *result)
+{
+	return strcasecmp(report_string(result, "verdict"), "error") == 0;
+}
+
+static void add_results(struct orch_buf *page, const json_t *results, bool must_fail)
 {
 	static const char *const columns[] = {"Check", "Verdict", "Requirement", "Visibility", "#Passed",
 					      "#Failed", "#Time", "Detail", NULL};
 	const json_t *row;
 	size_t index;
+	if (is_empty(results))
+		return;
 	table(page, columns);
 	json_array_foreach(results, index, row)
 	{
-		const char *detail = report_string(row, "detail");
-		markup(page, "<tr><th scope=\"row\">%s</th>", report_string(row, "check"));
-		chip_cell(page, "Verdict", report_string(row, "verdict"));
+		bool good = !is_error(row) && is_pass(row) != must_fail;
+		markup(page, "<tr><th scope=\"row\">%s</th><td data-label=\"Verdict\">", report_string(row, "check"));
+		chip_of(page, report_string(row, "verdict"), good ? TONE_GOOD : TONE_BAD);
+		markup(page, "</td>");
 		cell(page, "Requirement", report_string(row, "requirement"));
 		cell(page, "Visibility", report_flag(row, "hidden") ? "hidden" : "visible");
 		number_cell(page, "Passed", report_count(report_integer(row, "passed")));
 		number_cell(page, "Failed", report_count(report_integer(row, "failed")));
 		number_cell(page, "Time", report_duration(report_number(row, "ms") / 1000));
-		if (strchr(detail, '\n') && strchr(detail, '\n')[1]) {
-			_cleanup_free_ char *first = strndup(detail, strcspn(detail, "\n"));
-			markup(page, "<td data-label=\"Detail\">");
-			folded(page, first ? first : "detail", strchr(detail, '\n') + 1);
-			markup(page, "</td>");
-		} else {
-			cell(page, "Detail", detail);
-		}
+		add_detail(page, report_string(row, "detail"));
 		markup(page, "</tr>\n");
 	}
 	end_table(page);
+}
+
+static void add_verification(struct orch_buf *page, const json_t *row)
+{
+	const json_t *results = report_array(row, "results"), *result;
+	const char *error = report_string(row, "error"), *tree = report_string(row, "tree");
+	size_t index, all = json_array_size(results), passed = 0, errors = 0;
+	bool must_fail;
+	_cleanup_free_ char *name = report_verification_name(row, &must_fail);
+	json_array_foreach(results, index, result)
+	{
+		passed += is_pass(result);
+		errors += is_error(result);
+	}
+	bool good = all && !errors && !*error && passed == (must_fail ? 0 : all);
+	_cleanup_free_ char *words = orch_strdup_printf(must_fail ? "%zu of %zu fail" : "%zu of %zu pass",
+							must_fail ? all - passed - errors : passed, all);
+	markup(page, "<details class=\"verification\"%s><summary>", good ? "" : " open");
+	chip_of(page, words ? words : "", good ? TONE_GOOD : TONE_BAD);
+	markup(page, "<span class=\"who\">%s</span>", name);
+	if (must_fail)
+		markup(page, "<span class=\"end\">%s</span>", good ? "as they must" : "all of them must");
+	markup(page, "</summary>\n");
+	if (*error)
+		markup(page, "<p class=\"message\">%s</p>", error);
+	if (*tree)
+		markup(page, "<p class=\"hash\">tree <code>%s</code></p>\n", tree);
+	add_results(page, results, must_fail);
+	add_certificates(page, report_array(row, "certificates"));
+	markup(page, "</details>\n");
 }
 
 static void add_verifications(struct orch_buf *page, const json_t *report)
@@ -425,27 +482,61 @@ static void add_verifications(struct orch_buf *page, const json_t *report)
 	const json_t *rows = report_array(report, "verifications"), *row;
 	size_t index;
 	section(page, "verifications", "Verifications",
-		"The product runs in one sandbox, each check in another; results are counted outside both.");
+		"The product runs in one sandbox, each check in another; results are counted outside both. Checks are first "
+		"shown to fail on the base tree, and on a stub that answers everything with 200.");
 	if (is_empty(rows))
 		nothing(page, "Nothing was verified.");
 	json_array_foreach(rows, index, row)
+		add_verification(page, row);
+	markup(page, "</section>\n");
+}
+
+static void add_own_tests(struct orch_buf *page, const json_t *report)
+{
+	const json_t *rows = report_array(report, "own_tests"), *row;
+	const char *note = report_string(report, "earlier_note");
+	size_t index;
+	if (is_empty(rows) && !*note)
+		return;
+	section(page, "own-tests", "What the repository brought along",
+		"Its own tests, before and after; and the checks of earlier runs.");
+	if (*note)
+		nothing(page, note);
+	json_array_foreach(rows, index, row)
 	{
-		const json_t *results = report_array(row, "results");
-		const char *task = report_string(row, "task");
-		size_t passed = count_where(results, "verdict", "PASS") + count_where(results, "verdict", "pass");
-		bool all = passed == json_array_size(results) && passed;
-		markup(page, "<details class=\"verification\"%s><summary>", all ? "" : " open");
-		markup(page, "<span class=\"chip %s\">%d of %d</span><span class=\"who\">%s",
-		       all ? "good" : "bad", (int64_t)passed, (int64_t)json_array_size(results),
-		       report_string(row, "id"));
-		if (*task && strcmp(task, "-") != 0)
-			markup(page, " <b>%s</b>", task);
-		markup(page, "</span></summary><p class=\"hash\">tree <code>%s</code></p>\n",
-		       report_string(row, "tree"));
-		add_results(page, results);
-		add_certificates(page, report_array(row, "certificates"));
-		markup(page, "</details>\n");
+		bool passed = report_flag(row, "passed");
+		markup(page, "<details class=\"verification\"><summary>");
+		chip_of(page, passed ? "passed" : "failed", passed ? TONE_GOOD : TONE_BAD);
+		markup(page, "<span class=\"who\">%s</span><span class=\"end\">%d tests</span></summary>",
+		       report_string(row, "which"), report_integer(row, "tests"));
+		markup(page, "<p class=\"hash\">tree <code>%s</code></p><pre>%s</pre><pre>%s</pre></details>\n",
+		       report_string(row, "tree"), report_string(row, "output"), report_string(row, "certificate"));
 	}
+	markup(page, "</section>\n");
+}
+
+static void add_reviews(struct orch_buf *page, const json_t *report)
+{
+	static const char *const columns[] = {"Task", "Review", "Reasons", NULL};
+	const json_t *rows = report_array(report, "reviews"), *row;
+	size_t index;
+	if (is_empty(rows))
+		return;
+	section(page, "reviews", "Reviews", "A veto rejects; its absence approves nothing.");
+	table(page, columns);
+	json_array_foreach(rows, index, row)
+	{
+		bool veto = report_flag(row, "veto");
+		const json_t *reasons = json_object_get(row, "reasons");
+		_cleanup_free_ char *joined = report_join(reasons, "; ");
+		markup(page, "<tr><th scope=\"row\">%s</th><td data-label=\"Review\">", report_string(row, "task"));
+		chip_of(page, veto ? "veto" : "no veto", veto ? TONE_BAD : TONE_NEUTRAL);
+		markup(page, "</td>");
+		cell(page, "Reasons",
+		     json_is_string(reasons) ? json_string_value(reasons) : json_is_array(reasons) && joined ? joined : "");
+		markup(page, "</tr>\n");
+	}
+	end_table(page);
 	markup(page, "</section>\n");
 }
 
@@ -523,6 +614,8 @@ static void add_spending(struct orch_buf *page, const json_t *report)
 		{"tokens", "Tokens", report_count},
 		{"micro_usd", "Money", report_money},
 	};
+	double ms = report_number(report, "ended_at_ms") - report_number(report, "started_at_ms");
+	int64_t max_seconds = report_integer(budget, "seconds");
 	section(page, "spending", "Spending", "Reserved before each call, settled after it.");
 	table(page, columns);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -531,6 +624,10 @@ static void add_spending(struct orch_buf *page, const json_t *report)
 		number_cell(page, "Cap", cap_text(budget, rows[i].name, rows[i].form));
 		markup(page, "</tr>\n");
 	}
+	markup(page, "<tr><th scope=\"row\">Wall time</th>");
+	number_cell(page, "Spent", report_duration(ms / 1000));
+	number_cell(page, "Cap", max_seconds ? report_duration((double)max_seconds) : strdup("no cap"));
+	markup(page, "</tr>\n");
 	end_table(page);
 	markup(page, "</section>\n");
 }
@@ -539,6 +636,7 @@ static void add_product(struct orch_buf *page, const json_t *report)
 {
 	const json_t *product = json_object_get(report, "product");
 	const json_t *commands = report_array(product, "fetch"), *command;
+	const json_t *base = json_object_get(report, "base");
 	size_t index;
 	section(page, "product", "The product", "A git repository without hooks or foreign configuration.");
 	if (!json_is_object(product)) {
@@ -550,6 +648,10 @@ static void add_product(struct orch_buf *page, const json_t *report)
 	       report_string(product, "path"), report_string(product, "branch"));
 	markup(page, "<dt>commit</dt><dd><code>%s</code></dd><dt>tree</dt><dd><code>%s</code></dd></dl>\n",
 	       report_string(product, "commit"), report_string(product, "tree"));
+	if (*report_string(base, "commit"))
+		markup(page, "<p class=\"lead\">On top of commit <code>%s</code> of <code>%s</code>, which was only "
+			     "read.</p>\n",
+		       report_string(base, "commit"), report_string(base, "repo"));
 	if (!is_empty(commands))
 		markup(page, "<pre class=\"commands\">");
 	json_array_foreach(commands, index, command)
@@ -596,6 +698,8 @@ char *report_html(const json_t *report)
 	add_requirements(&page, report);
 	add_tasks(&page, report);
 	add_verifications(&page, report);
+	add_own_tests(&page, report);
+	add_reviews(&page, report);
 	add_questions(&page, report);
 	add_seals(&page, report);
 	add_spending(&page, report);

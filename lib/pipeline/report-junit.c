@@ -90,8 +90,8 @@ static void add_suite(xmlNode *root, const json_t *verification, struct totals *
 	const char *task = report_string(verification, "task");
 
 	xmlNode *suite = xmlNewChild(root, NULL, BAD_CAST "testsuite", NULL);
-	_cleanup_free_ char *name = orch_strdup_printf("%s%s%s", report_string(verification, "id"),
-						       *task ? " " : "", task);
+	bool must_fail;
+	_cleanup_free_ char *name = report_verification_name(verification, &must_fail);
 	attribute(suite, "name", name ? name : "");
 	xmlNode *properties = xmlNewChild(suite, NULL, BAD_CAST "properties", NULL);
 	property(properties, "task", task);

@@ -33,6 +33,12 @@ int report_tone(const char *word);
 /* What the run's end state says to a person. Static. */
 const char *report_headline(const char *state);
 
+/*
+ * What a verification was for, in words; the caller frees. With `ret_must_fail` true its checks are good if they fail: on the
+ * base tree and on the stub.
+ */
+char *report_verification_name(const json_t *verification, bool *ret_must_fail);
+
 extern const char report_style[];
 
 #endif

@@ -87,7 +87,7 @@ const char report_style[] =
 	".message{margin:0;padding:12px 16px 4px;white-space:pre-line}\n"
 	".verification{background:var(--card);border:1px solid var(--line);border-radius:8px}\n"
 	".verification+.verification{margin-top:8px}\n"
-	".verification>summary{display:flex;gap:14px;align-items:baseline;padding:10px 14px;list-style:none;"
+	".verification>summary{display:flex;flex-wrap:wrap;gap:2px 14px;align-items:baseline;padding:10px 14px;list-style:none;"
 	"border-radius:8px}\n"
 	".verification>.hash{margin:0;padding:2px 14px 12px;color:var(--soft)}\n"
 	".verification table{border:0;border-top:1px solid var(--line);border-radius:0}\n"
@@ -109,7 +109,8 @@ const char report_style[] =
 	"td[data-label]{display:grid;grid-template-columns:6.8rem minmax(0,1fr);gap:10px;text-align:left}\n"
 	"td[data-label]::before{content:attr(data-label);color:var(--soft);font-size:.93em}\n"
 	"td.none{display:none}td>.chip{justify-self:start}.num{white-space:normal}\n"
-	".attempt>summary{display:flex;flex-wrap:wrap}.who{flex:1 1 12rem}.end{flex:1 0 100%}\n"
+	".attempt>summary{display:flex;flex-wrap:wrap}"
+	".attempt .who{flex:1 1 12rem}.attempt .end{flex:1 0 100%}\n"
 	".end:empty{display:none}.cost{text-align:left}\n"
 	".pairs{grid-template-columns:minmax(0,1fr);gap:0}.pairs dd{margin-bottom:8px}}\n"
 	"@media print{body{background:#fff}details>*{display:block}nav{display:none}}\n";

@@ -233,7 +233,10 @@ static void add_verifications(struct page *page, const json_t *report)
 	heading(page, "Verifications");
 	json_array_foreach(report_array(report, "verifications"), index, row)
 	{
-		line(page, 0, "%s %s", report_string(row, "id"), report_string(row, "task"));
+		bool must_fail;
+		_cleanup_free_ char *name = report_verification_name(row, &must_fail);
+		line(page, 0, "%s%s", name ? name : "", must_fail ? " (all of them must fail)" : "");
+		member(page, 2, "error", report_string(row, "error"));
 		member(page, 2, "tree", report_string(row, "tree"));
 		json_array_foreach(report_array(row, "results"), inner, result)
 		{

@@ -123,7 +123,7 @@ int report_tone(const char *word)
 		{"UNVERIFIABLE", TONE_BAD},  {"not verified", TONE_BAD},    {"REJECTED", TONE_BAD},
 		{"BLOCKED", TONE_BAD},       {"CONFLICT", TONE_BAD},        {"STALLED", TONE_WARN},
 		{"ABORTED", TONE_BAD},       {"broken", TONE_BAD},          {"unknown", TONE_WARN},
-		{"handed_over", TONE_WARN},  {"default", TONE_NEUTRAL},
+		{"handed_over", TONE_WARN},  {"LOST", TONE_WARN},
 	};
 	for (size_t i = 0; i < sizeof(tones) / sizeof(tones[0]); i++)
 		if (strcasecmp(word, tones[i].word) == 0)
@@ -140,4 +140,34 @@ const char *report_headline(const char *state)
 	if (strcmp(state, "ABORTED") == 0)
 		return "Aborted";
 	return "Not finished";
+}
+
+char *report_verification_name(const json_t *verification, bool *ret_must_fail)
+{
+	static const struct {
+		const char *purpose, *words;
+		bool must_fail;
+	} purposes[] = {
+		{"base", "Checks on the base tree", true},
+		{"stub", "Checks on the stub", true},
+		{"earlier", "Earlier checks on the base tree", false},
+		{"task", "Task", false},
+		{"merged", "Merged with task", false},
+		{"accept", "Acceptance", false},
+	};
+	const char *purpose = report_string(verification, "purpose");
+	const char *words = report_string(verification, "id");
+	const char *task = report_string(verification, "task");
+	int64_t attempt = report_integer(verification, "attempt");
+	*ret_must_fail = false;
+	for (size_t i = 0; i < sizeof(purposes) / sizeof(purposes[0]); i++) {
+		if (strcmp(purpose, purposes[i].purpose) == 0) {
+			words = purposes[i].words;
+			*ret_must_fail = purposes[i].must_fail;
+		}
+	}
+	bool has_task = *task && strcmp(task, "-") != 0;
+	_cleanup_free_ char *number = attempt > 0 ? orch_strdup_printf(", attempt %lld", (long long)attempt) : NULL;
+	return orch_strdup_printf("%s%s%s%s", words, has_task ? " " : "", has_task ? task : "",
+				  number ? number : "");
 }

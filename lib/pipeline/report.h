@@ -16,6 +16,11 @@
  *    "spent":{"requests":N,"tokens":N,"micro_usd":N},"budget":{...},
  *    "product":{"path","commit","branch","tree","fetch":["git ..."]} or null,
  *    "invariants":[{"name","holds":true,"detail"}]}
+ *
+ * Shown where there: in attempts "executor"; in verifications "purpose" (base, stub: their checks must fail; earlier, task,
+ * merged, accept), "attempt", "error"; "base":{"repo","commit"}, "reviews":[{"task","veto","reasons"}], "earlier_note",
+ * "own_tests":[{"which","tree","tests","passed","output","certificate"}]. "budget" has the members of "spent" and "seconds"; 0 is
+ * no cap. Verdicts of checks are pass, fail, timeout, error.
  */
 
 #include <jansson.h>

@@ -51,7 +51,13 @@ static json_t *sample(const char *text)
 				      "feed", "fetch", text));
 	json_object_set_new(report, "invariants",
 			    json_pack("[{s:s, s:b, s:s}]", "name", text, "holds", 0, "detail", text));
-	ck_assert_uint_eq(json_object_size(report), 18);
+	json_object_set_new(report, "reviews", json_pack("[{s:s, s:b, s:[s]}]", "task", text, "veto", 1, "reasons", text));
+	json_object_set_new(report, "own_tests",
+			    json_pack("[{s:s, s:s, s:i, s:b, s:s, s:s}]", "which", text, "tree", text, "tests", 3, "passed",
+				      1, "output", text, "certificate", text));
+	json_object_set_new(report, "earlier_note", json_string(text));
+	json_object_set_new(report, "base", json_pack("{s:s, s:s}", "repo", text, "commit", text));
+	ck_assert_uint_eq(json_object_size(report), 22);
 	return report;
 }
 
@@ -106,6 +112,33 @@ START_TEST(html_is_self_contained_and_in_order)
 	ck_assert_ptr_nonnull(strstr(page, "broken"));
 	free(page);
 	json_decref(report);
+}
+END_TEST
+
+static char *page_of_verification(const char *purpose, const char *first, const char *second)
+{
+	json_t *report = json_pack("{s:[{s:s, s:s, s:[{s:s, s:s}, {s:s, s:s}]}]}", "verifications", "id", "x", "purpose",
+				   purpose, "results", "check", "C1", "verdict", first, "check", "C2", "verdict", second);
+	char *page = report_html(report);
+	json_decref(report);
+	return page;
+}
+
+START_TEST(what_must_fail_is_good_when_it_fails)
+{
+	static const struct {
+		const char *purpose, *first, *second, *chip;
+	} rows[] = {
+		{"stub", "fail", "timeout", "chip good\">2 of 2 fail<"}, {"base", "fail", "pass", "chip bad\">1 of 2 fail<"},
+		{"base", "fail", "error", "chip bad\">1 of 2 fail<"},	 {"merged", "pass", "pass", "chip good\">2 of 2 pass<"},
+		{"merged", "pass", "fail", "chip bad\">1 of 2 pass<"},	 {"accept", "pass", "error", "chip bad\">1 of 2 pass<"},
+	};
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char *page = page_of_verification(rows[i].purpose, rows[i].first, rows[i].second);
+		ck_assert_msg(strstr(page, rows[i].chip) != NULL, "%s %s %s: no %s", rows[i].purpose, rows[i].first,
+			      rows[i].second, rows[i].chip);
+		free(page);
+	}
 }
 END_TEST
 
@@ -272,6 +305,7 @@ int main(void)
 	TCase *tcase = tcase_create("report");
 	tcase_add_test(tcase, html_escapes_everything);
 	tcase_add_test(tcase, html_is_self_contained_and_in_order);
+	tcase_add_test(tcase, what_must_fail_is_good_when_it_fails);
 	tcase_add_test(tcase, any_model_is_rendered);
 	tcase_add_test(tcase, junit_is_well_formed_and_counts);
 	tcase_add_test(tcase, text_keeps_to_the_columns);
