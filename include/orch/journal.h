@@ -7,6 +7,9 @@
  * "confirmed" apart. It needs no context and no event loop. All calls are durable when they return.
  *
  * A handle is used by one thread at a time. One coordinator owns a journal; a second one is refused.
+ *
+ * Files: PATH (SQLite), PATH-wal beside it while it is open or after a kill (they belong together), PATH.lock
+ * (never removed; says who holds it), PATH.reserve (1 MiB kept back for a full disk), and the anchor.
  */
 
 #include <orch/error.h>
@@ -32,18 +35,23 @@ typedef struct orch_probe_reply orch_probe_reply;
 #define ORCH_POLICY_NEVER_REPEAT 3u /* as PROBE_FIRST, and UNKNOWN goes to a person, never to a retry */
 
 /* What begin found under the idempotency key. */
-#define ORCH_BEGIN_FRESH 1u     /* new, or known not applied: dispatch it */
-#define ORCH_BEGIN_REPLAY 2u    /* done: the recorded result is in the action */
+#define ORCH_BEGIN_FRESH 1u     /* new, or known not applied (FAILED, an earlier INTENT): dispatch it */
+#define ORCH_BEGIN_REPLAY 2u    /* OBSERVED or CONFIRMED: the recorded result is in the action */
 #define ORCH_BEGIN_ATTACHED 3u  /* in flight in this very process: wait for that one */
-#define ORCH_BEGIN_AMBIGUOUS 4u /* dispatched earlier, outcome not known: recover, do not dispatch */
-#define ORCH_BEGIN_CONFLICT 5u  /* same key, other fingerprint: refused */
+#define ORCH_BEGIN_AMBIGUOUS 4u /* dispatched earlier, UNKNOWN, HANDED_OVER or ABANDONED: do not dispatch */
+#define ORCH_BEGIN_CONFLICT 5u  /* same key, other kind or fingerprint: refused */
 
 struct orch_journal_opts {
 	uint32_t size;
 	uint32_t flags;             /* ORCH_JOURNAL_* */
 	const char *path;           /* the database; its lock file is path + ".lock" */
-	const char *anchor_path;    /* outside the journal's folder; NULL: no anchor */
-	uint64_t payload_limit;     /* bytes of a request or result; 0: 1 MiB */
+	/*
+	 * A small file outside the journal's folder that knows how far the journal got, so that an older copy put
+	 * back is noticed. It follows every record, but is synced only at open, at close and every 256 records: a
+	 * kill takes nothing from it, a power loss at most its last 256 records. NULL: no anchor.
+	 */
+	const char *anchor_path;
+	uint64_t payload_limit;     /* bytes of a request or result; 0: 1 MiB; at most 256 MiB */
 	/*
 	 * Called on the calling thread right after each record became durable, with its sequence number. It
 	 * must not call the library. For fault tests and for progress.
@@ -53,7 +61,10 @@ struct orch_journal_opts {
 	orch_destroy_fn destroy;
 };
 
-/* Read what a living or dead coordinator wrote, without owning it: nothing is ever written. */
+/*
+ * Read what a dead coordinator wrote, without owning it: nothing is ever written beside the journal. The files
+ * are copied to a private folder under TMPDIR, or /tmp, and read there, as they were at that moment.
+ */
 #define ORCH_JOURNAL_READ_ONLY 1u
 
 ORCH_API void orch_journal_opts_init(struct orch_journal_opts *opts);
@@ -62,9 +73,11 @@ ORCH_API void orch_journal_opts_init(struct orch_journal_opts *opts);
  * Opens or creates. A writer registers a new generation before anything else.
  *
  * ORCH_ELOCKED: another coordinator owns it (the message names it); ORCH_ESCHEMA: written by a newer
- * version; ORCH_ENETFS; ORCH_ECORRUPT: not a journal, or damaged, or older than its anchor says;
- * ORCH_ENOENT (read-only, or folder missing); ORCH_ESYS; ORCH_ENOSPC; ORCH_EINVAL; ORCH_ENOMEM. In each
- * case the file is untouched. READ_ONLY opens while a coordinator lives give ORCH_ELOCKED as well.
+ * version; ORCH_ENETFS: on NFS, SMB, 9P, FUSE and the like; ORCH_ECORRUPT: not a journal, or damaged, or
+ * older than its anchor says; ORCH_ENOENT (read-only, or folder missing); ORCH_ESYS; ORCH_ENOSPC;
+ * ORCH_EPOISONED: the registration's commit failed; ORCH_EINVAL (also: the anchor is inside the journal's
+ * folder, the file has hard links); ORCH_E2BIG; ORCH_ENOMEM. In each case but ORCH_EPOISONED the file is
+ * untouched. READ_ONLY opens while a coordinator lives give ORCH_ELOCKED as well.
  * Since 0.1.
  */
 ORCH_API int32_t orch_journal_open(const struct orch_journal_opts *opts, orch_journal **ret_journal,
@@ -82,7 +95,7 @@ struct orch_action_opts {
 	uint32_t flags;
 	const char *kind;           /* "notify.send"; 1..63 of [a-z0-9._-] */
 	const char *key;            /* idempotency key, unique in the journal; 1..255 bytes, UTF-8 */
-	uint32_t policy;            /* ORCH_POLICY_*; 0: ORCH_POLICY_NEVER_REPEAT */
+	uint32_t policy;            /* ORCH_POLICY_*; 0: ORCH_POLICY_NEVER_REPEAT; the first one stays */
 	uint32_t reserved;
 	const void *request;        /* payload; copied */
 	size_t request_length;
@@ -97,8 +110,9 @@ ORCH_API void orch_action_opts_init(struct orch_action_opts *opts);
  * every outcome but CONFLICT.
  *
  * 0 with an outcome. ORCH_ECONFLICT comes with outcome CONFLICT; ORCH_ETOOBIG: payload over the limit,
- * nothing recorded; ORCH_EPOISONED: an earlier commit failed, reopen; ORCH_ENOSPC: nothing recorded;
- * ORCH_EFORKED; ORCH_ESTATE: read-only; ORCH_EINVAL. Since 0.1.
+ * nothing recorded; ORCH_EPOISONED: this or an earlier commit failed, or the files were taken away: reopen;
+ * ORCH_ENOSPC: nothing recorded, the handle is well; ORCH_EFORKED; ORCH_ESTATE: read-only; ORCH_EINVAL;
+ * ORCH_ECORRUPT; ORCH_ENOMEM. Since 0.1.
  */
 ORCH_API int32_t orch_journal_begin(orch_journal *journal, const struct orch_action_opts *opts,
 				    uint32_t *ret_outcome, orch_action **ret_action,
@@ -118,8 +132,20 @@ ORCH_API orch_action *orch_action_unref(orch_action *action);
 /*
  * The transitions. Each is one durable commit with a compare on state, generation and attempt: when
  * another transition was first the call gives ORCH_ESTATE and changes nothing (the first observation
- * wins). Payloads may be NULL with length 0. Errors besides: ORCH_ETOOBIG (observe: the result is cut to
- * its digest and still counts, the call gives 0), ORCH_EPOISONED, ORCH_EFORKED. Since 0.1.
+ * wins), and the handle keeps what it knew: look the action up again.
+ *
+ *   dispatch   from INTENT
+ *   observe    from DISPATCHED, UNKNOWN (a late answer), HANDED_OVER (a person found out)
+ *   confirm    from OBSERVED
+ *   fail       from INTENT, DISPATCHED, UNKNOWN, HANDED_OVER
+ *   unknown    from DISPATCHED
+ *   hand_over  from INTENT, DISPATCHED, UNKNOWN, FAILED
+ *   abandon    from INTENT, DISPATCHED, UNKNOWN, FAILED, HANDED_OVER
+ *
+ * Payloads may be NULL with length 0. One over payload_limit, or with too little room left on the disk, is cut
+ * and still counts: the call gives 0 and the result reads "sha256:HEX bytes:N". On a full disk dispatch gives
+ * ORCH_ENOSPC and the others use the 1 MiB kept back. Errors besides: ORCH_EPOISONED, ORCH_EFORKED,
+ * ORCH_EINVAL, ORCH_ENOMEM. Since 0.1.
  */
 ORCH_API int32_t orch_action_dispatch(orch_action *action, orch_error **reterr);
 ORCH_API int32_t orch_action_observe(orch_action *action, const void *result, size_t length,
@@ -209,7 +235,9 @@ ORCH_API int32_t orch_recovery_row(const orch_recovery *recovery, uint32_t index
 ORCH_API const char *orch_recovery_text(const orch_recovery *recovery);
 
 /*
- * Checks the hash chain over all records, and the anchor if there is one.
+ * Checks the hash chain over all records, that each action and payload is what its last record says, SQLite's
+ * pages, and the anchor if there is one. Without an anchor a file cut back to an earlier state of its own is
+ * sound. Reads everything.
  * ORCH_ECORRUPT names the first record that does not fit. `ret_records` may be NULL. Since 0.1.
  */
 ORCH_API int32_t orch_journal_verify(orch_journal *journal, uint64_t *ret_records, orch_error **reterr);
