@@ -192,11 +192,14 @@ static void scope_fail(struct helper *helper, struct scope *scope, const struct 
 static void send_death(struct helper *helper, struct scope *scope, uint32_t verdict, const char *reason)
 {
 	struct wire_packet packet = wire_packet(WIRE_DEATH, scope->id, 0);
-	int64_t now = now_us();
+	int64_t now = now_us(), last_death = -1;
+	/* An end that nobody requested begins with the death. */
+	if (scope->last_death_us)
+		last_death = scope->last_death_us > scope->requested_us ?
+				     scope->last_death_us - scope->requested_us : 0;
 	packet.message.value = (int32_t)verdict;
 	packet.message.flags = scope->proof;
-	packet.message.number[0] =
-		(uint64_t)(scope->last_death_us ? scope->last_death_us - scope->requested_us : -1);
+	packet.message.number[0] = (uint64_t)last_death;
 	packet.message.number[1] = (uint64_t)(now - scope->requested_us);
 	packet.message.number[2] = scope->alive;
 	packet.message.number[3] = (uint64_t)scope->requested_ms;

@@ -7,7 +7,7 @@
 #define SURVIVORS_MAX 64
 #define LOOK_MS 2
 /* A dead init that its new parent does not reap (a container whose PID 1 does not) is reported as that. */
-#define REAPING_US 1000000
+#define REAPING_US 250000
 
 static int open_leaf(const struct orch_scope *scope)
 {

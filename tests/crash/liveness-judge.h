@@ -54,7 +54,7 @@ static inline int load_awkward(void)
 static inline int load_hoppers(void)
 {
 	time_t end = time(NULL) + 20;
-	for (int i = 0; i < 24; i++)
+	for (int i = 0; i < 12; i++)
 		if (fork() == 0)
 			while (time(NULL) < end) {
 				pid_t pid = fork();
@@ -176,6 +176,18 @@ static inline unsigned in_pidns(uint64_t inode)
 	return count;
 }
 
+static inline bool has_word(pid_t pid, const char *word)
+{
+	char path[64], text[4096];
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	ssize_t length = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	return length > 0 && memmem(text, (size_t)length, word, strlen(word));
+}
+
 /* Processes with `word` among their arguments; one of them. */
 static inline unsigned find_word(const char *word, pid_t *ret_pid)
 {
@@ -183,16 +195,10 @@ static inline unsigned find_word(const char *word, pid_t *ret_pid)
 	struct dirent *entry;
 	unsigned count = 0;
 	while ((entry = readdir(proc))) {
-		char path[300], text[4096];
-		snprintf(path, sizeof(path), "/proc/%s/cmdline", entry->d_name);
-		int fd = isdigit((unsigned char)entry->d_name[0]) ? open(path, O_RDONLY) : -1;
-		if (fd < 0)
-			continue;
-		ssize_t length = read(fd, text, sizeof(text) - 1);
-		close(fd);
-		if (length > 0 && memmem(text, (size_t)length, word, strlen(word))) {
+		pid_t pid = atoi(entry->d_name);
+		if (pid > 0 && has_word(pid, word)) {
 			count++;
-			*ret_pid = atoi(entry->d_name);
+			*ret_pid = pid;
 		}
 	}
 	closedir(proc);
