@@ -43,6 +43,9 @@ struct confine {
 /* (error, code, os_errno, step, format, ...): fills in *error and gives -1. */
 #define confine_fail(...) (setup_fail(__VA_ARGS__), -1)
 
+/* Takes NULL. */
+void confine_free(struct confine *confine);
+
 /* The refusal of a required but missing seccomp. -1. */
 int confine_no_seccomp(int os_errno, struct setup_error *error);
 

@@ -139,7 +139,7 @@ static void *read_spec(int fd, size_t *ret_length, struct setup_error *error)
 	return bytes;
 }
 
-static void confine_free(struct confine *confine)
+void confine_free(struct confine *confine)
 {
 	if (!confine)
 		return;
