@@ -119,7 +119,7 @@ static inline int load_state(void)
 		if (sigismember(&mask, number))
 			return 1;
 		if (number != SIGKILL && number != SIGSTOP &&
-		    (sigaction(number, NULL, &action) < 0 || action.sa_handler != SIG_DFL))
+		    (sigaction(number, NULL, &action) < 0 || action.sa_handler == SIG_IGN))
 			return 2;
 	}
 	if (getsid(0) != getpid())
