@@ -20,6 +20,7 @@ static struct {
 	int error; /* ENOMEM: allocations; else: calls on files */
 	bool armed;
 	unsigned at, seen;
+	unsigned syncs;
 } faults;
 
 /* True if this call has to fail. */
@@ -57,6 +58,7 @@ ORCH_API ssize_t pwrite64(int fd, const void *bytes, size_t length, off_t offset
 
 ORCH_API int fdatasync(int fd)
 {
+	faults.syncs++;
 	if (faults.error != ENOSPC && strikes(false))
 		return -1;
 	return (int)syscall(SYS_fdatasync, fd);
@@ -326,6 +328,24 @@ START_TEST(each_allocation_fails)
 }
 END_TEST
 
+/* synchronous=FULL took: no record is acknowledged without a sync of its own. */
+START_TEST(each_record_is_synced)
+{
+	orch_journal *journal = open_journal();
+	orch_action *action = begin(journal, "k", 0, ORCH_BEGIN_FRESH);
+	for (uint32_t state = ORCH_ACTION_DISPATCHED; state <= ORCH_ACTION_CONFIRMED; state++) {
+		unsigned syncs = faults.syncs;
+		OK(move(action, state, &error));
+		ck_assert_uint_gt(faults.syncs, syncs);
+	}
+	unsigned syncs = faults.syncs;
+	orch_action_unref(begin(journal, "k", 0, ORCH_BEGIN_REPLAY));
+	ck_assert_uint_eq(faults.syncs, syncs); /* it wrote nothing */
+	orch_action_unref(action);
+	orch_journal_unref(journal);
+}
+END_TEST
+
 /* After a failed sync nothing is tried again on the same handle: what comes back from a retry is worth nothing. */
 START_TEST(a_failed_sync_poisons)
 {
@@ -538,6 +558,7 @@ int main(void)
 	tcase_add_test(tests, each_write_and_sync_fails_from_here_on);
 	tcase_add_test(tests, each_write_finds_the_disk_full);
 	tcase_add_test(tests, each_allocation_fails);
+	tcase_add_test(tests, each_record_is_synced);
 	tcase_add_test(tests, a_failed_sync_poisons);
 	tcase_add_test(tests, killed_twice_and_never_done_twice);
 	tcase_add_test(tests, a_full_disk_loses_no_observation);

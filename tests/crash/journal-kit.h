@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -244,6 +245,33 @@ static inline int in_child(void (*body)(void *), void *userdata)
 	int status;
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	return status;
+}
+
+/* What somebody else might do to the database. The log stays. */
+static inline void sql(const char *statements)
+{
+	sqlite3 *db = NULL;
+	ck_assert_int_eq(sqlite3_open_v2(journal_path, &db, SQLITE_OPEN_READWRITE, NULL), SQLITE_OK);
+	sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+	ck_assert_int_eq(sqlite3_exec(db, "PRAGMA locking_mode = EXCLUSIVE", NULL, NULL, NULL), SQLITE_OK);
+	char *message = NULL;
+	ck_assert_msg(sqlite3_exec(db, statements, NULL, NULL, &message) == SQLITE_OK, "%s: %s", statements,
+		      message);
+	sqlite3_close(db);
+}
+
+static inline void fill(orch_journal *journal)
+{
+	orch_action_unref(make(journal, "done", 0, ORCH_ACTION_CONFIRMED));
+	orch_action_unref(make(journal, "open", 0, ORCH_ACTION_DISPATCHED));
+}
+
+/* What a coordinator that was killed leaves; `userdata` not NULL: with an anchor. */
+static inline void fill_and_die(void *userdata)
+{
+	orch_journal *journal = userdata ? open_anchored() : open_journal();
+	fill(journal);
+	kill(getpid(), SIGKILL);
 }
 
 #endif
