@@ -189,11 +189,35 @@ static void on_up_header(void *userdata, const char *name, const char *value)
 	orch_buf_add(&op->down_headers, clean, strlen(clean) + 1);
 }
 
+/* The model thinks: where upstream says nothing, this does, between two events and to nobody's cost. */
+static void on_silence(void *userdata)
+{
+	static const char ping[] = "event: ping\ndata: {\"type\": \"ping\"}\n\n";
+	struct op *op = userdata;
+	int64_t silent_ms = (orch_monotonic_us() - op->last_byte_us) / 1000;
+	if (op->upstream_done)
+		return;
+	if (silent_ms < op->broker->ping_ms) {
+		orch_source_timer_set(op->ping, op->broker->ping_ms - silent_ms);
+		return;
+	}
+	if (!op->meter.within_event && !op->scrub.held.length && op->out.length == op->out_offset) {
+		orch_buf_puts(&op->out, ping);
+		op_schedule(op);
+	}
+	orch_source_timer_set(op->ping, op->broker->ping_ms);
+}
+
 static void on_up_head(void *userdata, int status)
 {
 	struct op *op = userdata;
 	op->status = status;
 	op->head_ready = true;
+	op->last_byte_us = orch_monotonic_us();
+	bool framed_by_us = op->content_length < 0 || op->encoded;
+	/* Without the timer the stream is as silent as upstream. */
+	if (op->operation == OPERATION_ANTHROPIC && op->meter.sse && framed_by_us)
+		orch_source_timer(op->broker->ctx, op->broker->ping_ms, on_silence, op, &op->ping, NULL);
 	op_schedule(op);
 }
 
@@ -204,6 +228,7 @@ static bool on_up_body(void *userdata, const char *bytes, size_t length)
 		op->paused = true;
 		return false;
 	}
+	op->last_byte_us = orch_monotonic_us();
 	meter_feed(&op->meter, bytes, length);
 	scrub_feed(&op->scrub, bytes, length, &op->out);
 	op_schedule(op);
@@ -271,6 +296,7 @@ static void end(struct op *op, uint32_t event, bool complete, const char *code)
 {
 	bool estimated;
 	op->phase = OP_ENDED;
+	op->ping = orch_source_remove(op->ping);
 	if (event == ORCH_OPERATION_FAILED) {
 		op_settle(op, NULL);
 		_cleanup_free_ char *result = result_json(op, &(struct usage){0}, 0, false, false, code);

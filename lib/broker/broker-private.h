@@ -39,6 +39,8 @@
 #define CONNECTIONS_LIMIT 128u
 /* A client that neither sends nor reads for this long is cut. */
 #define CLIENT_IDLE_S 300u
+/* A stream of Anthropic's that is silent for this long gets one of its own pings: clients watch for silence. */
+#define PING_MS 15000
 
 enum operation { OPERATION_ANTHROPIC, OPERATION_OPENAI, OPERATION_NOTIFY, OPERATION_COUNT };
 #define OPERATION_NONE OPERATION_COUNT
@@ -82,7 +84,7 @@ struct orch_broker {
 	orch_journal *journal;
 	char instance[48]; /* in the keys of repeatable operations: no two brokers share it */
 	uint64_t next_number;
-	int64_t connect_timeout_ms, idle_timeout_ms;
+	int64_t connect_timeout_ms, idle_timeout_ms, ping_ms;
 	struct upstream upstreams[OPERATION_NOTIFY];
 	struct secret *secrets;
 	struct budget budget;
@@ -275,6 +277,8 @@ struct op {
 	struct scrub scrub;
 	struct orch_buf out;
 	size_t out_offset;
+	orch_source *ping;
+	int64_t last_byte_us;
 
 	/* notify.send */
 	char *journal_key;

@@ -280,6 +280,7 @@ int32_t orch_broker_new(orch_ctx *ctx, const struct orch_broker_opts *opts, orch
 	broker->events_tail = &broker->events;
 	broker->connect_timeout_ms = known.connect_timeout_ms ? known.connect_timeout_ms : 5000;
 	broker->idle_timeout_ms = known.idle_timeout_ms ? known.idle_timeout_ms : 300000;
+	broker->ping_ms = PING_MS;
 	code = open_journal(broker, &known, reterr);
 	if (code == 0)
 		code = orch_source_timer(ctx, -1, broker_work, broker, &broker->work_timer, reterr);

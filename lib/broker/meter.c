@@ -173,6 +173,7 @@ static void end_event(struct meter *meter)
 		json_scan_init(&meter->scan, on_response_value, meter);
 	}
 	meter->scan_used = false;
+	meter->within_event = false;
 }
 
 static void end_line(struct meter *meter)
@@ -212,6 +213,7 @@ static void sse_feed(struct meter *meter, const char *bytes, size_t length)
 			end_line(meter);
 			continue;
 		}
+		meter->within_event = true;
 		if (meter->state == SSE_FIELD) {
 			field_byte(meter, byte);
 			continue;

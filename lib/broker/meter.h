@@ -43,6 +43,7 @@ struct meter {
 	char field[8];
 	unsigned field_length;
 	bool after_cr;
+	bool within_event; /* something came since the last blank line */
 	struct usage usage;
 	uint64_t events; /* of a stream: one is at least about a token */
 	bool terminal;   /* the event came with which a stream ends */

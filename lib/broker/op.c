@@ -47,6 +47,7 @@ struct op *op_unref(struct op *op)
 	if (op->next)
 		op->next->previous = op->previous;
 	op_drop_body(op);
+	orch_source_remove(op->ping);
 	call_stop(op->call);
 	orch_action_unref(op->action);
 	target_clear(&op->target);

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -447,6 +448,45 @@ static void on_multi_due(void *userdata)
 	act(userdata, CURL_SOCKET_TIMEOUT, 0);
 }
 
+static bool is_nameless_unix_socket(int fd)
+{
+	struct sockaddr_storage address;
+	socklen_t size = sizeof(address);
+	return getsockname(fd, (struct sockaddr *)&address, &size) == 0 && address.ss_family == AF_UNIX &&
+	       size == sizeof(sa_family_t);
+}
+
+/*
+ * libcurl makes the pair of its curl_multi_wakeup() without close-on-exec and keeps it to itself. The pair gets the
+ * two lowest free descriptors; it is known by the byte that a wake-up puts into it. Nobody else reads it.
+ */
+static void close_wakeup_pair_on_exec(CURLM *multi, const int candidates[2])
+{
+	int waiting = 0;
+	if (!is_nameless_unix_socket(candidates[0]) || !is_nameless_unix_socket(candidates[1]) ||
+	    ioctl(candidates[0], FIONREAD, &waiting) < 0 || waiting)
+		return;
+	curl_multi_wakeup(multi);
+	if (ioctl(candidates[0], FIONREAD, &waiting) < 0 || !waiting)
+		return;
+	fcntl(candidates[0], F_SETFD, FD_CLOEXEC);
+	fcntl(candidates[1], F_SETFD, FD_CLOEXEC);
+}
+
+static CURLM *multi_new(void)
+{
+	int candidates[2];
+	for (int i = 0; i < 2; i++)
+		candidates[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	for (int i = 0; i < 2; i++)
+		if (candidates[i] >= 0)
+			close(candidates[i]);
+	CURLM *multi = curl_multi_init();
+	if (multi && candidates[1] >= 0)
+		close_wakeup_pair_on_exec(multi, candidates);
+	return multi;
+}
+
 static void global_init(void)
 {
 	curl_global_init(CURL_GLOBAL_DEFAULT);
@@ -459,7 +499,7 @@ int32_t upstream_init(orch_broker *broker, orch_error **reterr)
 	int32_t code = orch_source_timer(broker->ctx, -1, on_multi_due, broker, &broker->multi_timer, reterr);
 	if (code < 0)
 		return code;
-	broker->multi = curl_multi_init();
+	broker->multi = multi_new();
 	if (!broker->multi)
 		return orch_fail_memory(reterr);
 	curl_multi_setopt(broker->multi, CURLMOPT_SOCKETFUNCTION, on_socket);

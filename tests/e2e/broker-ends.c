@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <curl/curl.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -123,6 +125,45 @@ START_TEST(name_that_does_not_resolve_is_a_typed_error_soon)
 	ck_assert_str_eq(refusal(reply), "upstream_unreachable");
 	ck_assert_double_lt(reply->end_s, 6);
 	ask_free(a);
+}
+END_TEST
+
+/* The control: whoever trusts its certificate gets an answer from that server. */
+static long status_with_trust(const char *url, const char *pem)
+{
+	long status = 0;
+	CURL *easy = curl_easy_init();
+	curl_easy_setopt(easy, CURLOPT_URL, url);
+	curl_easy_setopt(easy, CURLOPT_CAINFO, pem);
+	curl_easy_setopt(easy, CURLOPT_PROXY, "");
+	curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
+	if (curl_easy_perform(easy) == CURLE_OK)
+		curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+	curl_easy_cleanup(easy);
+	return status;
+}
+
+START_TEST(upstream_that_cannot_prove_its_name_gets_nothing)
+{
+	struct ask *a;
+	struct provider provider;
+	struct orch_upstream_opts opts;
+	_cleanup_free_ char *pem =
+		orch_strdup_printf("%s/tests/e2e/broker-self-signed.pem", getenv("ORCH_SOURCE_ROOT"));
+	provider_start(&provider, pem);
+	_cleanup_free_ char *url = orch_strdup_printf("https://127.0.0.1:%d/usage-1-1", provider.port);
+	orch_upstream_opts_init(&opts);
+	opts.base_url = url;
+	opts.credential = ORCH_CREDENTIAL_BEARER;
+	opts.secret = SECRET;
+	ck_assert_int_eq(orch_broker_set_upstream(fixture->broker, "ai.anthropic", &opts, NULL), 0);
+	struct reply *reply = post(&a, SMALL);
+	ck_assert_int_eq(reply->status, 502);
+	ck_assert_str_eq(refusal(reply), "upstream_tls");
+	ck_assert_uint_eq(only_state(fixture, "ai."), ORCH_ACTION_FAILED);
+	ck_assert_int_eq(status_with_trust(url, pem), 200);
+	ask_free(a);
+	provider_stop(&provider);
 }
 END_TEST
 
@@ -561,6 +602,49 @@ START_TEST(dropping_the_broker_ends_what_is_in_flight)
 }
 END_TEST
 
+/* --- what is left behind ---------------------------------------------------------------------------------- */
+
+static unsigned open_fds(bool inherited_only)
+{
+	unsigned count = 0;
+	for (int fd = 3; fd < 1024; fd++) {
+		int flags = fcntl(fd, F_GETFD);
+		count += flags >= 0 && !(inherited_only && flags & FD_CLOEXEC);
+	}
+	return count;
+}
+
+START_TEST(no_descriptor_leaks)
+{
+	static const char *const modes[] = {"usage-1-1", "drop", "die", "sse-3-1", "hold-100-1-1"};
+	struct orch_broker_opts opts;
+	orch_broker *other = NULL;
+	unsigned inherited = open_fds(true);
+	for (int round = 0; round < 4; round++) {
+		unsigned before = open_fds(false);
+		for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+			set_upstream(fixture, "ai.anthropic", modes[i], false);
+			struct ask *a = ask_start(fixture, i % 2 ? "POST" : "stop:50:POST", MESSAGES, JSON_BODY, SMALL);
+			ask_wait(fixture, a);
+			ask_free(a);
+			run_ms(fixture, 100);
+			ck_assert_uint_le(open_fds(true), inherited);
+		}
+		/* libcurl keeps connections; after the first round there are no more of them. */
+		if (round)
+			ck_assert_uint_le(open_fds(false), before);
+	}
+	unsigned before = open_fds(false);
+	orch_broker_opts_init(&opts);
+	opts.journal = fixture->journal;
+	ck_assert_int_eq(orch_broker_new(fixture->ctx, &opts, &other, NULL), 0);
+	ck_assert_uint_gt(open_fds(false), before);
+	ck_assert_uint_le(open_fds(true), inherited);
+	orch_broker_unref(other);
+	ck_assert_uint_eq(open_fds(false), before);
+}
+END_TEST
+
 /* --- the host's own loop ------------------------------------------------------------------------------------------------------- */
 
 START_TEST(works_in_a_foreign_loop)
@@ -592,6 +676,7 @@ TCase *ends_cases(void)
 	tcase_add_test(cases, client_that_leaves_before_the_answer_is_seen);
 	tcase_add_test(cases, dead_upstream_is_a_typed_error_soon);
 	tcase_add_test(cases, name_that_does_not_resolve_is_a_typed_error_soon);
+	tcase_add_test(cases, upstream_that_cannot_prove_its_name_gets_nothing);
 	tcase_add_test(cases, upstream_that_dies_in_mid_stream_cuts_the_client);
 	tcase_add_test(cases, upstream_that_drops_the_request_is_unknown);
 	tcase_add_test(cases, kept_connection_that_dies_is_not_sent_twice);
@@ -609,6 +694,7 @@ TCase *ends_cases(void)
 	tcase_add_test(cases, revoke_cuts_and_counts);
 	tcase_add_test(cases, callback_may_revoke_and_drop_the_broker);
 	tcase_add_test(cases, dropping_the_broker_ends_what_is_in_flight);
+	tcase_add_test(cases, no_descriptor_leaks);
 	tcase_add_test(cases, works_in_a_foreign_loop);
 	return cases;
 }

@@ -14,11 +14,11 @@
 
 /* --- the provider ---------------------------------------------------------------------------------------- */
 
-static void upstream_start(struct fixture *fixture)
+void provider_start(struct provider *provider, const char *pem)
 {
 	_cleanup_free_ char *script =
 		orch_strdup_printf("%s/tests/e2e/broker-upstream.py", getenv("ORCH_SOURCE_ROOT"));
-	char *const argv[] = {"python3", script, NULL};
+	char *const argv[] = {"env", "python3", script, (char *)pem, NULL};
 	char *const envp[] = {"PATH=/usr/bin:/bin", NULL};
 	int in[2], out[2];
 	ck_assert_int_eq(pipe2(in, O_CLOEXEC), 0);
@@ -27,10 +27,7 @@ static void upstream_start(struct fixture *fixture)
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, in[0], 0);
 	posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-	ck_assert_int_eq(posix_spawn(&fixture->upstream_pid, "/usr/bin/env", &actions, NULL,
-				     (char *const[]){"env", "python3", script, NULL}, envp),
-			 0);
-	(void)argv;
+	ck_assert_int_eq(posix_spawn(&provider->pid, "/usr/bin/env", &actions, NULL, argv, envp), 0);
 	posix_spawn_file_actions_destroy(&actions);
 	close(in[0]);
 	close(out[1]);
@@ -39,9 +36,15 @@ static void upstream_start(struct fixture *fixture)
 	while (length < sizeof(line) - 1 && read(out[0], line + length, 1) == 1 && line[length] != '\n')
 		length++;
 	close(out[0]);
-	fixture->upstream_stdin = in[1];
-	fixture->upstream_port = atoi(line);
-	ck_assert_msg(fixture->upstream_port > 0, "the provider did not start");
+	provider->stdin_fd = in[1];
+	provider->port = atoi(line);
+	ck_assert_msg(provider->port > 0, "the provider did not start");
+}
+
+void provider_stop(struct provider *provider)
+{
+	close(provider->stdin_fd);
+	ck_assert_int_eq(waitpid(provider->pid, NULL, 0), provider->pid);
 }
 
 static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *walk)
@@ -150,7 +153,7 @@ struct fixture *fixture_new(void)
 	ck_assert_ptr_nonnull(mkdtemp(fixture->folder));
 	snprintf(fixture->journal_path, sizeof(fixture->journal_path), "%s/journal", fixture->folder);
 	fixture->listener = -1;
-	upstream_start(fixture);
+	provider_start(&fixture->upstream, NULL);
 	fixture_open(fixture, NULL);
 	return fixture;
 }
@@ -158,8 +161,7 @@ struct fixture *fixture_new(void)
 void fixture_free(struct fixture *fixture)
 {
 	fixture_close(fixture);
-	close(fixture->upstream_stdin);
-	ck_assert_int_eq(waitpid(fixture->upstream_pid, NULL, 0), fixture->upstream_pid);
+	provider_stop(&fixture->upstream);
 	nftw(fixture->folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 	free(fixture);
 }
@@ -168,7 +170,7 @@ void set_upstream(struct fixture *fixture, const char *operation, const char *mo
 {
 	struct orch_upstream_opts opts;
 	orch_error *error = NULL;
-	_cleanup_free_ char *url = orch_strdup_printf("http://127.0.0.1:%d/%s", fixture->upstream_port, mode);
+	_cleanup_free_ char *url = orch_strdup_printf("http://127.0.0.1:%d/%s", fixture->upstream.port, mode);
 	orch_upstream_opts_init(&opts);
 	opts.base_url = url;
 	opts.credential = ORCH_CREDENTIAL_API_KEY;
@@ -186,9 +188,9 @@ void grant(struct fixture *fixture, const char *operation, const char *path, con
 	struct orch_grant_opts opts;
 	orch_error *error = NULL;
 	_cleanup_free_ char *url =
-		path ? orch_strdup_printf("http://127.0.0.1:%d/%s", fixture->upstream_port, path) : NULL;
+		path ? orch_strdup_printf("http://127.0.0.1:%d/%s", fixture->upstream.port, path) : NULL;
 	_cleanup_free_ char *probe_url =
-		probe_path ? orch_strdup_printf("http://127.0.0.1:%d/%s", fixture->upstream_port, probe_path)
+		probe_path ? orch_strdup_printf("http://127.0.0.1:%d/%s", fixture->upstream.port, probe_path)
 			   : NULL;
 	orch_grant_opts_init(&opts);
 	opts.operation = operation;
@@ -423,7 +425,7 @@ const char *refusal(const struct reply *reply)
 
 json_t *upstream_log(struct fixture *fixture)
 {
-	struct reply reply = ask_direct(fixture->upstream_port,
+	struct reply reply = ask_direct(fixture->upstream.port,
 					"GET /log HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
 	ck_assert_int_eq(reply.status, 200);
 	json_t *log = json_loads(reply.body, 0, NULL);

@@ -26,6 +26,11 @@ struct told {
 	orch_principal *principal; /* borrowed */
 };
 
+struct provider {
+	pid_t pid;
+	int port, stdin_fd;
+};
+
 struct fixture {
 	char folder[64];
 	char journal_path[96];
@@ -34,8 +39,7 @@ struct fixture {
 	orch_broker *broker;
 	orch_principal *principal;
 	int listener, port;
-	pid_t upstream_pid;
-	int upstream_port, upstream_stdin;
+	struct provider upstream;
 	struct told told[512];
 	unsigned told_count;
 	unsigned destroyed;
@@ -63,6 +67,9 @@ struct ask {
 	pthread_t thread;
 };
 
+/* `pem`: certificate and key, for https; NULL: http. Ends with provider_stop(). */
+void provider_start(struct provider *provider, const char *pem);
+void provider_stop(struct provider *provider);
 struct fixture *fixture_new(void);
 void fixture_free(struct fixture *fixture);
 /* The broker anew, on the same journal file: what a restart sees. */

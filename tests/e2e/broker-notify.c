@@ -98,7 +98,7 @@ END_TEST
 START_TEST(one_time_grant_still_replays)
 {
 	struct orch_grant_opts opts;
-	_cleanup_free_ char *url = orch_strdup_printf("http://127.0.0.1:%d/notify/ok", fixture->upstream_port);
+	_cleanup_free_ char *url = orch_strdup_printf("http://127.0.0.1:%d/notify/ok", fixture->upstream.port);
 	orch_grant_opts_init(&opts);
 	opts.operation = "notify.send";
 	opts.url = url;

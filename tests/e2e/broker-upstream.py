@@ -117,6 +117,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.event({"type": "message_stop"})
         self.wfile.write(b"0\r\n\r\n")
 
+    def do_think(self, numbers, path, body):
+        """Silent between two events, then within one."""
+        self.start_stream()
+        self.event({"type": "message_start", "message": {"usage": {"input_tokens": 1, "output_tokens": 1}}})
+        time.sleep(numbers[0] / 1000)
+        self.chunk(b'event: message_delta\ndata: {"type": "message_delta", "usage": {"out')
+        time.sleep(numbers[0] / 1000)
+        self.chunk(b'put_tokens": 9}}\n\n')
+        self.event({"type": "message_stop"})
+        self.wfile.write(b"0\r\n\r\n")
+
     def do_big(self, numbers, path, body):
         self.start_stream("application/octet-stream")
         block = b"x" * 65536

@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <strings.h>
 
+#include "broker/broker-private.h"
+
 #include "broker-fixture.h"
 
 static struct fixture *fixture;
@@ -120,6 +122,50 @@ START_TEST(slow_client_holds_upstream_back)
 	ck_assert(reply->whole);
 	ck_assert_uint_eq(reply->length, 64 << 20);
 	ask_free(quick);
+}
+END_TEST
+
+START_TEST(silence_gets_pings_between_events)
+{
+	struct ask *a;
+	uint64_t tokens;
+	fixture->broker->ping_ms = 100;
+	set_upstream(fixture, "ai.anthropic", "think-350", false);
+	struct reply *reply = post(&a, SMALL);
+	ck_assert(reply->whole);
+	/* Three in the first silence, none in the second, which is within an event. */
+	unsigned pings = 0;
+	for (const char *at = reply->body; (at = strstr(at, "event: ping\n")); at++)
+		pings++;
+	ck_assert_uint_ge(pings, 2);
+	ck_assert_uint_le(pings, 3);
+	ck_assert_ptr_nonnull(strstr(reply->body, "data: {\"type\": \"message_delta\", \"usage\": "
+						  "{\"output_tokens\": 9}}\n\n"));
+	orch_principal_spent(fixture->principal, NULL, &tokens, NULL);
+	ck_assert_uint_eq(tokens, 10);
+	ask_free(a);
+}
+END_TEST
+
+START_TEST(connection_is_kept_for_several_requests)
+{
+	set_upstream(fixture, "ai.anthropic", "usage-1-1", false);
+	/* Refused with a body, streamed, local, unknown: each answer ends where the next begins. */
+	struct ask *a = ask_raw(
+		fixture,
+		"POST /ai.openai/v1/responses HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n12345"
+		"GET /ai.anthropic/v1/models HTTP/1.1\r\nHost: h\r\n\r\n"
+		"HEAD /ai.anthropic HTTP/1.1\r\nHost: h\r\n\r\n"
+		"GET /ai.anthropic/v1/models HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+	struct reply *reply = ask_wait(fixture, a);
+	ck_assert_int_eq(reply->status, 403);
+	unsigned answers = 0;
+	for (const char *at = reply->body; (at = strstr(at, "HTTP/1.1 200 OK\r\n")); at++)
+		answers++;
+	ck_assert_uint_eq(answers, 3);
+	ck_assert_double_lt(reply->end_s, 2);
+	ck_assert_uint_eq(upstream_count(fixture), 2);
+	ask_free(a);
 }
 END_TEST
 
@@ -378,6 +424,8 @@ int main(void)
 	tcase_add_test(cases, openai_stream_is_metered);
 	tcase_add_test(cases, large_request_goes_up_whole);
 	tcase_add_test(cases, slow_client_holds_upstream_back);
+	tcase_add_test(cases, silence_gets_pings_between_events);
+	tcase_add_test(cases, connection_is_kept_for_several_requests);
 	tcase_add_test(cases, client_authority_is_stripped_and_the_secret_never_comes_back);
 	tcase_add_test(cases, openai_gets_a_bearer_token);
 	tcase_add_test(cases, response_headers_lose_cookies_and_keep_quota);
