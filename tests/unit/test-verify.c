@@ -275,7 +275,30 @@ static void expect_detail(const struct outcome *outcome, const char *words)
 		      outcome->results[0].detail);
 }
 
-/* How many processes of the host have `words` in their command line. */
+static pid_t parent_of(pid_t pid)
+{
+	char path[64], line[512] = {0};
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t length = fd < 0 ? 0 : read(fd, line, sizeof(line) - 1);
+	if (fd >= 0)
+		close(fd);
+	const char *name_end = length > 0 ? strrchr(line, ')') : NULL;
+	int parent = 0;
+	char state;
+	return name_end && sscanf(name_end + 1, " %c %d", &state, &parent) == 2 ? parent : 0;
+}
+
+/* By the host's process table: nothing in a PID namespace can leave the line of descent from the helper. */
+static bool is_ours(pid_t pid)
+{
+	for (int depth = 0; depth < 32 && pid > 1; depth++, pid = parent_of(pid))
+		if (pid == getpid())
+			return true;
+	return false;
+}
+
+/* How many processes that come from this one have `words` in their command line. */
 static unsigned alive_with(const char *words)
 {
 	unsigned count = 0;
@@ -286,7 +309,7 @@ static unsigned alive_with(const char *words)
 		snprintf(path, sizeof(path), "/proc/%s/cmdline", entry->d_name);
 		int fd = open(path, O_RDONLY | O_CLOEXEC);
 		ssize_t length = fd < 0 ? 0 : read(fd, line, sizeof(line));
-		if (length > 0 && memmem(line, (size_t)length, words, strlen(words)))
+		if (length > 0 && memmem(line, (size_t)length, words, strlen(words)) && is_ours(atoi(entry->d_name)))
 			count++;
 		if (fd >= 0)
 			close(fd);
@@ -623,6 +646,35 @@ START_TEST(freed_while_running)
 }
 END_TEST
 
+static unsigned open_descriptors(void)
+{
+	unsigned count = 0;
+	DIR *folder = opendir("/proc/self/fd");
+	ck_assert_ptr_nonnull(folder);
+	while (readdir(folder))
+		count++;
+	closedir(folder);
+	return count;
+}
+
+START_TEST(no_descriptor_is_left)
+{
+	/* The first one starts the helper, which stays. */
+	static const char *const products[] = {"shelf", "shelf", "dies", "fails", "echo"};
+	unsigned before = 0;
+	for (size_t i = 0; i < sizeof(products) / sizeof(products[0]); i++) {
+		struct outcome outcome;
+		verify_one(products[i], strcmp(products[i], "echo") == 0 ? "joint.py" : "honest.py", &outcome);
+		outcome_free(&outcome);
+		/* The library closes a scope's own sockets in its next turns. */
+		run_for(200);
+		if (i == 0)
+			before = open_descriptors();
+		ck_assert_uint_eq(open_descriptors(), before);
+	}
+}
+END_TEST
+
 START_TEST(tree_that_is_not_what_it_says)
 {
 	char hash[TREE_HASH_SIZE];
@@ -754,6 +806,7 @@ int main(void)
 		tcase_add_test(run, product_that_dies_during_the_check);
 		tcase_add_test(run, joint_carries_bytes_both_ways);
 		tcase_add_test(run, freed_while_running);
+		tcase_add_test(run, no_descriptor_is_left);
 		tcase_add_test(run, tree_that_is_not_what_it_says);
 		tcase_add_test(run, bad_orders_are_refused);
 		if (geteuid() == 0)
