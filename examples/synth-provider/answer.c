@@ -76,7 +76,7 @@ static json_t *tool_arguments(const struct request *request, const char *command
 {
 	json_t *arguments;
 
-	if (request->form == SHELL_TEXT)
+	if (request->form == SHELL_TEXT || request->form == SHELL_CODE)
 		arguments = json_pack("{s:s}", request->key, command);
 	else
 		arguments = json_pack("{s:[s,s,s]}", request->key, "/bin/sh", "-c", command);
@@ -184,8 +184,15 @@ static json_t *responses_message(const char *id, const char *status, const char 
 			 "assistant", "content", content);
 }
 
-static json_t *responses_call(const struct request *request, const char *id, const char *call,
-			      const char *status, const char *written, const char *command)
+static json_t *custom_call(const struct request *request, const char *id, const char *call,
+			   const char *status, const char *input)
+{
+	return json_pack("{s:s,s:s,s:s,s:s,s:s,s:s}", "id", id, "type", "custom_tool_call", "status", status,
+			 "call_id", call, "name", request->tool, "input", input);
+}
+
+static json_t *plain_call(const struct request *request, const char *id, const char *call,
+			  const char *status, const char *written, const char *command)
 {
 	if (request->form == SHELL_LOCAL)
 		return json_pack("{s:s,s:s,s:s,s:s,s:{s:s,s:[s,s,s],s:{}}}", "id", id, "type",
@@ -193,6 +200,33 @@ static json_t *responses_call(const struct request *request, const char *id, con
 				 "command", "/bin/sh", "-c", command, "env");
 	return json_pack("{s:s,s:s,s:s,s:s,s:s,s:s}", "id", id, "type", "function_call", "status", status,
 			 "call_id", call, "name", request->tool, "arguments", written);
+}
+
+static json_t *responses_call(const struct request *request, const char *id, const char *call,
+			      const char *status, const char *written, const char *command)
+{
+	json_t *item = request->form == SHELL_CODE ? custom_call(request, id, call, status, written)
+						   : plain_call(request, id, call, status, written, command);
+
+	if (request->space != NULL)
+		json_object_set_new(item, "namespace", json_string(request->space));
+	return item;
+}
+
+/* What the call is given, as text: arguments, or a program. */
+static char *responses_input(const struct request *request, const json_t *arguments)
+{
+	char *written = arguments != NULL ? json_dumps(arguments, JSON_COMPACT) : NULL, *program = NULL;
+
+	if (request->form != SHELL_CODE || written == NULL)
+		return written;
+	if (asprintf(&program,
+		     "// @exec: {\"yield_time_ms\": 600000}\n"
+		     "text(await tools.exec_command(%s));\n",
+		     written) < 0)
+		program = NULL;
+	free(written);
+	return program;
 }
 
 /* Deltas of one text, then its .done event. `place` names item and part; borrowed. */
@@ -234,7 +268,8 @@ static void responses_turn(struct answer *answer, const struct request *request,
 			   const char *command, unsigned long long number, size_t bytes)
 {
 	json_t *arguments = command != NULL ? tool_arguments(request, command) : NULL;
-	char *written = arguments != NULL ? json_dumps(arguments, JSON_COMPACT) : NULL;
+	char *written = responses_input(request, arguments);
+	bool code = request->form == SHELL_CODE;
 	size_t spent = strlen(text) + (written != NULL ? strlen(written) : 0);
 	char id[48], message_id[48], call_id[48], call[48];
 	json_t *output, *usage, *place;
@@ -274,7 +309,8 @@ static void responses_turn(struct answer *answer, const struct request *request,
 			       responses_call(request, call_id, call, "in_progress", "", command));
 		if (request->form != SHELL_LOCAL) {
 			place = json_pack("{s:s,s:i}", "item_id", call_id, "output_index", 1);
-			responses_deltas(answer, "function_call_arguments", place, "arguments", written);
+			responses_deltas(answer, code ? "custom_tool_call_input" : "function_call_arguments", place,
+					 code ? "input" : "arguments", written);
 			json_decref(place);
 		}
 		responses_item(answer, "response.output_item.done", 1,

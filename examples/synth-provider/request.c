@@ -162,30 +162,95 @@ static bool take_tool(struct request *request, const json_t *tool, const char *s
 	return true;
 }
 
-static void find_shell(struct request *request, const char *schema_key)
+/* What a tool is found by. */
+struct wanted {
+	const char *name;
+	const char *schema_key;
+};
+
+/* True if one of `tools` is it. Tools may lie in namespaces. */
+static bool find_in(struct request *request, const json_t *tools, const char *space,
+		    bool (*take)(struct request *request, const json_t *tool, const struct wanted *wanted),
+		    const struct wanted *wanted)
 {
-	const json_t *tools = json_object_get(request->body, "tools");
 	size_t index;
 	json_t *tool;
 
-	for (const char *const *name = shell_names; *name != NULL; name++) {
-		json_array_foreach(tools, index, tool)
-		{
-			const char *tool_name = text_of(tool, "name");
-
-			if (tool_name != NULL && strcmp(tool_name, *name) == 0 &&
-			    take_tool(request, tool, schema_key))
-				return;
-		}
-	}
 	json_array_foreach(tools, index, tool)
 	{
-		if (is_type(tool, "local_shell")) {
-			request->form = SHELL_LOCAL;
-			request->tool = "local_shell";
-			request->key = "command";
+		if (is_type(tool, "namespace")) {
+			if (find_in(request, json_object_get(tool, "tools"), text_of(tool, "name"), take, wanted))
+				return true;
+		} else if (take(request, tool, wanted)) {
+			request->space = space;
+			return true;
 		}
 	}
+	return false;
+}
+
+static bool take_named(struct request *request, const json_t *tool, const struct wanted *wanted)
+{
+	const char *name = text_of(tool, "name");
+
+	return name != NULL && strcmp(name, wanted->name) == 0 && take_tool(request, tool, wanted->schema_key);
+}
+
+static bool take_local(struct request *request, const json_t *tool, const struct wanted *wanted)
+{
+	(void)wanted;
+	if (!is_type(tool, "local_shell"))
+		return false;
+	request->form = SHELL_LOCAL;
+	request->tool = "local_shell";
+	request->key = "command";
+	return true;
+}
+
+/* Codex in its code mode: the shell is a function in there. */
+static bool take_code(struct request *request, const json_t *tool, const struct wanted *wanted)
+{
+	const char *description = text_of(tool, "description");
+
+	(void)wanted;
+	if (!is_type(tool, "custom") || description == NULL || strstr(description, "exec_command") == NULL)
+		return false;
+	request->form = SHELL_CODE;
+	request->tool = text_of(tool, "name");
+	request->key = "cmd";
+	request->wants_yield_time = true;
+	return request->tool != NULL;
+}
+
+static bool find_everywhere(struct request *request,
+			    bool (*take)(struct request *request, const json_t *tool, const struct wanted *wanted),
+			    const struct wanted *wanted)
+{
+	size_t index;
+	json_t *item;
+
+	if (find_in(request, json_object_get(request->body, "tools"), NULL, take, wanted))
+		return true;
+	/* Tools can also come as an item of the input. */
+	json_array_foreach(json_object_get(request->body, "input"), index, item)
+	{
+		if (is_type(item, "additional_tools") &&
+		    find_in(request, json_object_get(item, "tools"), NULL, take, wanted))
+			return true;
+	}
+	return false;
+}
+
+static void find_shell(struct request *request, const char *schema_key)
+{
+	for (const char *const *name = shell_names; *name != NULL; name++) {
+		const struct wanted wanted = {*name, schema_key};
+
+		if (find_everywhere(request, take_named, &wanted))
+			return;
+	}
+	if (!find_everywhere(request, take_local, NULL))
+		find_everywhere(request, take_code, NULL);
 }
 
 bool request_parse(enum api api, const char *bytes, size_t length, struct request *request, char *error,

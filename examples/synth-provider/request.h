@@ -18,6 +18,7 @@ enum shell_form {
 	SHELL_TEXT,  /* {KEY: "..."} */
 	SHELL_ARGV,  /* {KEY: ["/bin/sh", "-c", "..."]} */
 	SHELL_LOCAL, /* the built-in local_shell of OpenAI */
+	SHELL_CODE,  /* a program in JavaScript that calls tools.exec_command() */
 };
 
 struct request {
@@ -29,6 +30,7 @@ struct request {
 	size_t results; /* tool results after the packet */
 	enum shell_form form;
 	const char *tool, *key;  /* in body, or static */
+	const char *space;       /* the tool's namespace, or NULL */
 	bool wants_description, wants_yield_time;
 };
 

@@ -38,9 +38,25 @@ static uint64_t tokens_of(const json_t *usage)
 	       count(usage, "cache_creation_input_tokens") + count(usage, "cache_read_input_tokens");
 }
 
+#define REASON_LIMIT 600
+
+static void keep_reason(struct agent_stream *stream, const char *text)
+{
+	size_t length = text != NULL ? strnlen(text, REASON_LIMIT) : 0;
+
+	if (length == 0)
+		return;
+	/* Not in the middle of a character. */
+	while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80)
+		length--;
+	free(stream->reason);
+	stream->reason = strndup(text, length);
+}
+
 static int result(struct agent_stream *stream, const char *text)
 {
 	stream->has_result = true;
+	keep_reason(stream, text);
 	return say(stream, ORCH_JOB_EVENT_RESULT, text);
 }
 
@@ -146,7 +162,10 @@ static int codex_event(struct agent_stream *stream, const char *type, const json
 	}
 	if (is(type, "turn.failed"))
 		return result(stream, text_of(json_object_get(event, "error"), "message"));
-	return say(stream, ORCH_JOB_EVENT_OTHER, is(type, "error") ? text_of(event, "message") : type);
+	if (!is(type, "error"))
+		return say(stream, ORCH_JOB_EVENT_OTHER, type);
+	keep_reason(stream, text_of(event, "message"));
+	return say(stream, ORCH_JOB_EVENT_OTHER, text_of(event, "message"));
 }
 
 /* --- lines ---------------------------------------------------------------------------------------------------- */
@@ -258,4 +277,5 @@ int64_t agent_end(struct agent_stream *stream)
 void agent_clear(struct agent_stream *stream)
 {
 	orch_buf_free(&stream->line);
+	free(stream->reason);
 }

@@ -12,13 +12,16 @@ _Static_assert(ORCH_BROKER_PORT == 8080, "BROKER names the port");
 
 /*
  * base_url is the broker; a WebSocket would be tried for seconds before each turn; the provider's own retries are few, because the
- * broker answers with what the upstream said.
+ * broker answers with what the upstream said. Plugins would be fetched from the network, which is not there, and that holds the
+ * exit for seconds.
  */
 static const char codex_config[] =
 	"model_provider = \"orch\"\n"
 	"check_for_update_on_startup = false\n"
 	"[analytics]\n"
 	"enabled = false\n"
+	"[features]\n"
+	"plugins = false\n"
 	"[model_providers.orch]\n"
 	"name = \"orch\"\n"
 	"base_url = \"" BROKER "/ai.openai/v1\"\n"

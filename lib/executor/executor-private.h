@@ -44,6 +44,7 @@ struct agent_stream {
 	uint32_t kind;
 	struct orch_buf line;
 	bool has_result;
+	char *reason; /* what the last result or error event said, bounded; or NULL */
 	uint64_t tokens;
 	void (*event)(void *userdata, uint32_t event, const char *text);
 	void *userdata;

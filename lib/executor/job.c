@@ -19,7 +19,7 @@
 
 #define DEFAULT_TIMEOUT_MS 1800000
 #define DEFAULT_STALL_MS 300000
-#define RESULT_GRACE_MS 5000 /* from the result to the exit */
+#define RESULT_GRACE_MS 10000 /* from the result to the exit */
 #define DRAIN_MS 300         /* after the exit, while a descendant holds stdout */
 #define DRAIN_BYTES ((size_t)4 * 1024 * 1024)
 #define KILL_MS 2000         /* from SIGKILL to the exit; then the scope's stop has to do it */
@@ -372,17 +372,21 @@ static void on_err(void *userdata, uint32_t events)
 static void drained(orch_job *job)
 {
 	bool agent = job->executor->kind != ORCH_EXECUTOR_COMMAND;
+	const char *why = job->tail;
 
 	/* The last words of stderr explain a failure; a stream that breaks at the end is one. */
 	if (job->err.fd >= 0)
 		on_err(&job->err, ORCH_IO_READ);
 	if (job->end == 0 && job->stream.broken != NULL)
 		settle(job, ORCH_JOB_FAILED, job->status, "its event stream is broken: %s", job->stream.broken);
+	/* Agents tell as their result why they failed; what they leave on stderr are warnings. */
+	if (job->stream.reason != NULL && job->stream.reason[0] != '\0')
+		why = job->stream.reason;
 	settle(job, ORCH_JOB_FINISHED, job->status, "%s %d%s%s%s",
 	       job->status < 256 ? "exited with code" : "ended by signal",
 	       job->status < 256 ? job->status : job->status - 256,
 	       agent && !job->stream.has_result ? ", without a result" : "",
-	       job->status != 0 && job->tail_length > 0 ? ": " : "", job->status != 0 ? job->tail : "");
+	       job->status != 0 && why[0] != '\0' ? ": " : "", job->status != 0 ? why : "");
 }
 
 static void on_drain_over(void *userdata)

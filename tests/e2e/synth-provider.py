@@ -228,6 +228,29 @@ class Responses(WithScenarios):
                          ("local_shell_call", "echo base first try\n"))
         self.assertEqual(len(self.turn(provider, packet, tools=[{"type": "custom", "name": "apply_patch"}])["output"]), 1)
 
+    def test_code_mode_and_namespaces(self):
+        """Codex offers its tools as an item of the input, in a namespace, and the shell inside of a program."""
+        provider = self.provider()
+        code = {"type": "custom", "name": "exec", "description": "Run JavaScript ... `await tools.exec_command(...)`"}
+        function = {"type": "function", "name": "exec_command",
+                    "parameters": {"type": "object", "properties": {"cmd": {"type": "string"}}}}
+
+        def ask(tool, stream, results=0):
+            request = responses(PACKET % ("T1", 1), results, stream=stream, tools=[])
+            request["input"].insert(0, {"type": "additional_tools", "role": "developer", "tools": [
+                {"type": "namespace", "name": "clock", "tools": [{"type": "function", "name": "sleep"}]},
+                {"type": "namespace", "name": "functions", "tools": [tool]}]})
+            return provider.request("POST", "/v1/responses", request)[2]
+        call = json.loads(ask(code, False))["output"][1]
+        self.assertEqual((call["type"], call["name"], call["namespace"]), ("custom_tool_call", "exec", "functions"))
+        self.assertIn('tools.exec_command({"cmd":"echo base first try\\n"', call["input"])
+        found = events(ask(code, True))
+        deltas = "".join(data["delta"] for name, data in found if name == "response.custom_tool_call_input.delta")
+        self.assertEqual(deltas, call["input"])
+        call = json.loads(ask(function, False))["output"][1]
+        self.assertEqual((call["type"], call["name"], call["namespace"]), ("function_call", "exec_command", "functions"))
+        self.assertEqual(len(json.loads(ask(code, False, 1))["output"]), 1)
+
 
 class Faults(WithScenarios):
     def test_fail_first(self):
