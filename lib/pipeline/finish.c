@@ -6,6 +6,9 @@
 #include "pipeline-private.h"
 #include "report.h"
 
+/* Of report.txt. */
+#define TEXT_COLUMNS 100u
+
 /* --- accept ----------------------------------------------------------------------------------------------- */
 
 static bool is_merged(const orch_pipeline *p, const char *requirement)
@@ -339,6 +342,8 @@ static int32_t write_report(orch_pipeline *p, orch_error **reterr)
 		code = write_report_file(p, "junit.xml", tests ? report_junit(tests) : NULL, reterr);
 	if (code == 0)
 		code = write_report_file(p, "report.html", report_html(report), reterr);
+	if (code == 0)
+		code = write_report_file(p, "report.txt", report_text(report, TEXT_COLUMNS), reterr);
 	json_decref(tests);
 	json_decref(report);
 	return code;
@@ -346,7 +351,7 @@ static int32_t write_report(orch_pipeline *p, orch_error **reterr)
 
 static bool has_report(const orch_pipeline *p)
 {
-	static const char *const names[] = {"report.json", "junit.xml", "report.html"};
+	static const char *const names[] = {"report.json", "junit.xml", "report.html", "report.txt"};
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		_cleanup_free_ char *path = path_join(p->report_dir, names[i]);
 		if (!path || access(path, R_OK) < 0)

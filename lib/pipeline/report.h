@@ -7,14 +7,15 @@
  *
  *   {"run":ID,"state":"DELIVERED","reason":"","idea":"...","description":"mini, synthetic, ...","started_at_ms":N,"ended_at_ms":N,
  *    "channels":[{"channel","state","mechanism","probe","control","detail"}],
- *    "attempts":[{"id","role","stage","task","attempt","end","message","verdict","certificate","seconds","tokens","micro_usd"}],
+ *    "attempts":[{"id","role","stage","task","attempt","end","message","verdict","certificate","started_at_ms","ended_at_ms","seconds","tokens","micro_usd"}],
  *    "verifications":[{"id","task","tree","results":[{"check","requirement","hidden","verdict","passed","failed","detail","ms"}],"certificates":[...]}],
  *    "unknown_actions":[{"kind","key","state_before","probe","decision"}],
  *    "requirements":[{"id","title","state":"verified|not verified","checks":["C1"],"tree","commit","task","micro_usd"}],
  *    "tasks":[{"id","title","state","attempts":N,"requirements":["R1"],"reason"}],
  *    "seals":{"spec":HASH,"checks":HASH,"plan":HASH},"questions":[{"id","text","answer","by":"user|default"}],
  *    "spent":{"requests":N,"tokens":N,"micro_usd":N},"budget":{...},
- *    "product":{"path","commit","branch","tree","fetch":["git ..."]} or null,
+ *    "product":{"path","commit","branch","tree","title","kind","start":["argv"],"fetch":["git ..."]} or null,
+ *    "records":N of the journal,
  *    "invariants":[{"name","holds":true,"detail"}]}
  *
  * Shown where there: in attempts "executor"; in verifications "purpose" (base, stub: their checks must fail; earlier, task,

@@ -15,7 +15,8 @@ static json_t *attempt_rows(const orch_pipeline *p)
 		bool lost = !strcmp(json_text(attempt, "end"), "LOST");
 		json_array_append_new(
 			rows,
-			json_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:s, s:f, s:I, s:I, s:I, s:s*, s:b}", "id",
+			json_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:I, s:I, s:I, s:s*, s:b}",
+				  "id",
 				  json_text(attempt, "id"), "role", json_text(attempt, "role"), "stage",
 				  json_text(attempt, "stage"), "task", json_text(attempt, "task"), "attempt",
 				  (json_int_t)json_int(attempt, "attempt"), "end", json_text(attempt, "end"), "message",
@@ -24,7 +25,8 @@ static json_t *attempt_rows(const orch_pipeline *p)
 				  lost ? "The coordinator was killed during this attempt: no certificate was made. Its "
 					 "scope ends with the coordinator, by the kernel."
 				       : certificate,
-				  "seconds", ms > 0 ? (double)ms / 1000.0 : 0.0, "requests",
+				  "started_at_ms", (json_int_t)json_int(attempt, "started_ms"), "ended_at_ms",
+				  (json_int_t)json_int(attempt, "ended_ms"), "seconds", ms > 0 ? (double)ms / 1000.0 : 0.0, "requests",
 				  (json_int_t)json_int(attempt, "requests"), "tokens",
 				  (json_int_t)json_int(attempt, "tokens"), "micro_usd",
 				  (json_int_t)json_int(attempt, "micro_usd"), "executor",
@@ -260,8 +262,14 @@ static json_t *product(const orch_pipeline *p)
 		     : orch_strdup_printf("git -C %s log --stat", path);
 	json_array_append_new(commands, json_string(first ? first : ""));
 	json_array_append_new(commands, json_string(second ? second : ""));
-	return json_pack("{s:s, s:s, s:s, s:s, s:o}", "path", p->product_dir, "commit", json_text(delivery, "commit"),
-			 "branch", branch, "tree", json_text(delivery, "tree"), "fetch", commands);
+	json_t *start = json_array();
+	for (char **word = p->spec ? p->spec->start : NULL; word && *word; word++)
+		json_array_append_new(start, json_string(*word));
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "path", p->product_dir, "commit",
+			 json_text(delivery, "commit"), "branch", branch, "tree", json_text(delivery, "tree"), "title",
+			 p->spec ? p->spec->title : "", "kind",
+			 p->spec && p->spec->product_kind == PRODUCT_HTTP ? "http" : "cli", "start", start, "fetch",
+			 commands);
 }
 
 /* --- the whole ---------------------------------------------------------------------------------------------------- */
@@ -310,6 +318,7 @@ int32_t summary_report(orch_pipeline *p, json_t **ret_report, orch_error **reter
 		      (json_int_t)model->max_tokens, "micro_usd", (json_int_t)model->max_micro_usd, "seconds",
 		      (json_int_t)model->max_seconds));
 	set(report, "product", product(p));
+	set(report, "records", json_integer((json_int_t)orch_journal_sequence(p->journal)));
 	set(report, "invariants", invariants_check(p));
 	*ret_report = report;
 	return 0;
