@@ -102,6 +102,22 @@ static const char *member(const json_t *event, const char *name)
 	return text ? text : "";
 }
 
+/* On the base tree and on the stub it is the failures that count. */
+static char *describe_verification(const json_t *event)
+{
+	const char *purpose = member(event, "purpose"), *task = member(event, "task"), *error = member(event, "error");
+	long long passed = (long long)json_integer_value(json_object_get(event, "passed"));
+	long long failed = (long long)json_integer_value(json_object_get(event, "failed"));
+	bool named = *task && strcmp(task, "-") != 0;
+	if (*error)
+		return format_text("%-8s verification failed: %s", named ? task : "checks", error);
+	if (strcmp(purpose, "base") == 0 || strcmp(purpose, "stub") == 0)
+		return format_text("checks   on the %s: %lld of %lld fail, as they must",
+				   strcmp(purpose, "base") == 0 ? "base tree" : "stub", failed, passed + failed);
+	return format_text("%-8s %s: %lld of %lld checks pass", named ? task : "all", *purpose ? purpose : "verified", passed,
+			   passed + failed);
+}
+
 /* What is worth a line, as "subject  what"; NULL: nothing. The caller frees. */
 static char *describe(struct progress *progress, const char *name, const json_t *event)
 {
@@ -131,8 +147,7 @@ static char *describe(struct progress *progress, const char *name, const json_t 
 		return line;
 	}
 	if (strcmp(name, "verify") == 0)
-		return format_text("%-8s verified: %s", *task ? task : "all",
-				   json_is_true(json_object_get(event, "all_passed")) ? "every check passed" : "checks failed");
+		return describe_verification(event);
 	if (strcmp(name, "merge") == 0)
 		return format_text("%-8s merged as tree %.12s", task, member(event, "tree"));
 	if (strcmp(name, "operation") == 0 && strcmp(member(event, "code"), "") != 0)
