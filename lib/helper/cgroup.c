@@ -117,8 +117,7 @@ static unsigned sweep(int base_fd)
 		if (leaf < 0 || flock(leaf, LOCK_EX | LOCK_NB) < 0)
 			continue;
 		leaf_kill(leaf);
-		if (unlinkat(base_fd, entry->d_name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-			left++;
+		left += leaf_remove(base_fd, entry->d_name) < 0;
 	}
 	closedir(folder);
 	return left;
@@ -246,5 +245,5 @@ int cgroup_leaf_new(struct cgroup_base *base, const char *name, int *ret_fd)
 
 int cgroup_leaf_remove(const struct cgroup_base *base, const char *name)
 {
-	return unlinkat(base->fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
+	return leaf_remove(base->fd, name);
 }

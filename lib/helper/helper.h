@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "../reaper/wire.h"
@@ -64,6 +65,7 @@ struct setup_request {
 	int spec_fd;    /* -1: a plain scope */
 	uint32_t host_uid;
 	int cgroup_fd; /* -1: none */
+	struct rlimit open_files; /* what the host had */
 	struct setup_page *page;
 };
 
@@ -92,6 +94,7 @@ struct helper {
 	bool greeted;
 	struct wire_queue to_host;
 	struct cgroup_base cgroups;
+	struct rlimit open_files;
 	struct scope *scopes;
 };
 
@@ -101,6 +104,8 @@ void host_send(struct helper *helper, struct wire_packet *packet);
 
 /* A request of the host about scopes. 0, or a negative errno: the host breaks the protocol. */
 int scopes_request(struct helper *helper, struct wire_packet *packet);
+/* Answers a request that can not be served. */
+void scopes_refuse(struct helper *helper, const struct wire_packet *request, const char *why);
 struct pollfd;
 /* Adds what to wait for; lowers *timeout_ms (-1: none). Number of entries: at most 3 per scope. */
 size_t scopes_count(const struct helper *helper);

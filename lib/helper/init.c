@@ -262,6 +262,13 @@ static void take_requests(struct init *init)
 		int error = wire_receive(init->control_fd, &packet);
 		if (error == -EAGAIN)
 			return;
+		if (error == -EMFILE) {
+			struct setup_error failure;
+			setup_fail(&failure, ORCH_ESPAWN, EMFILE, "init",
+				   "the scope's init has no file descriptor left");
+			report_failure(init, WIRE_FAILED, packet.message.subject, &failure);
+			continue;
+		}
 		if (error)
 			end();
 		switch (packet.message.type) {

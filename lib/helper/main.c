@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 /* How long the helper stays to confirm the deaths after its host is gone. */
 #define ENDING_MS 10000
 #define REQUESTS 64
+#define OPEN_FILES 65536
 
 /* Not blocking: what does not fit waits. Bounded by what the host asked for. */
 void host_send(struct helper *helper, struct wire_packet *packet)
@@ -25,8 +25,19 @@ void host_send(struct helper *helper, struct wire_packet *packet)
 	packet->fd_count = 0;
 	if (helper->host_fd < 0)
 		wire_packet_close(&moved);
-	else
-		wire_queue_add(&helper->to_host, &moved);
+	else if (wire_queue_add(&helper->to_host, &moved) < 0)
+		_exit(1); /* A lost certificate would be worse than a helper that is known to be dead. */
+}
+
+/* A host with many scopes needs more descriptors than the usual soft limit; programs get the old one back. */
+static void raise_limit(struct helper *helper)
+{
+	if (getrlimit(RLIMIT_NOFILE, &helper->open_files) < 0)
+		return;
+	struct rlimit raised = helper->open_files;
+	raised.rlim_cur = raised.rlim_max < OPEN_FILES ? raised.rlim_max : OPEN_FILES;
+	if (raised.rlim_cur > helper->open_files.rlim_cur)
+		setrlimit(RLIMIT_NOFILE, &raised);
 }
 
 static void host_gone(struct helper *helper)
@@ -61,6 +72,8 @@ static void hear_host(struct helper *helper)
 			return;
 		if (!helper->greeted && error != -EPIPE)
 			greet(helper, &packet, error);
+		else if (error == -EMFILE)
+			scopes_refuse(helper, &packet, "orch-reaper has no file descriptor left");
 		else if (error || scopes_request(helper, &packet) < 0)
 			host_gone(helper);
 		wire_packet_close(&packet);
@@ -136,6 +149,7 @@ int main(int argc, char **argv)
 	/* Pins no folder of the host's. */
 	if (chdir("/") < 0)
 		return 1;
+	raise_limit(&helper);
 	helper.cgroups.fd = helper.cgroups.keeper_fd = helper.cgroups.keeper_pidfd = -1;
 	run(&helper);
 	cgroup_base_close(&helper.cgroups);

@@ -229,7 +229,7 @@ static bool scope_is_dead(struct helper *helper, struct scope *scope)
 	if (populated == 0)
 		scope->proof |= WIRE_DEATH_CGROUP_EMPTY;
 	int error = cgroup_leaf_remove(&helper->cgroups, scope->name);
-	if (error == -EBUSY)
+	if (error == -EBUSY && now_us() < scope->deadline_us)
 		return false;
 	if (error == 0)
 		scope->proof |= WIRE_DEATH_CGROUP_GONE;
@@ -372,6 +372,13 @@ static void scope_listen(struct helper *helper, struct scope *scope)
 		int error = wire_receive(scope->control_fd, &packet);
 		if (error == -EAGAIN)
 			return;
+		if (error == -EMFILE) {
+			struct setup_error failure;
+			setup_fail(&failure, ORCH_ESYS, EMFILE, "helper",
+				   "orch-reaper has no file descriptor left");
+			scope_fail(helper, scope, &failure);
+			continue;
+		}
 		if (error) {
 			close_fd(&scope->control_fd);
 			wire_queue_clear(&scope->to_init);
@@ -403,6 +410,7 @@ static int start_setup(struct helper *helper, struct scope *scope, const struct 
 				      .spec_fd = confined ? request->fds[0] : -1,
 				      .host_uid = (uint32_t)request->message.number[1],
 				      .cgroup_fd = scope->cgroup_fd,
+				      .open_files = helper->open_files,
 				      .page = scope->page};
 	int error = setup_start(&setup, &scope->setup_pid, &scope->setup_fd);
 	if (error && scope->cgroup_fd >= 0 &&
@@ -430,8 +438,7 @@ static int scope_new(struct helper *helper, const struct wire_packet *request)
 		return -EPROTO;
 	struct scope *scope = calloc(1, sizeof(*scope));
 	if (!scope) {
-		setup_fail(&error, ORCH_ENOMEM, 0, "scope", "orch-reaper has no memory for another scope");
-		send_failure(helper, WIRE_SCOPE_FAILED, message->scope, 0, &error);
+		scopes_refuse(helper, request, "orch-reaper has no memory for another scope");
 		return 0;
 	}
 	scope->id = message->scope;
@@ -489,6 +496,22 @@ static void forward(struct helper *helper, struct scope *scope, struct wire_pack
 	request->fd_count = 0;
 	if (wire_queue_add(&scope->to_init, &moved) < 0)
 		refuse(helper, request, ORCH_ENOMEM, "orch-reaper has no memory for the request");
+}
+
+void scopes_refuse(struct helper *helper, const struct wire_packet *request, const char *why)
+{
+	struct setup_error error;
+	if (request->message.type != WIRE_SCOPE_NEW) {
+		refuse(helper, request, ORCH_ESYS, why);
+		return;
+	}
+	setup_fail(&error, ORCH_ESYS, EMFILE, "helper", "%s", why);
+	send_failure(helper, WIRE_SCOPE_FAILED, request->message.scope, 0, &error);
+	struct wire_packet death = wire_packet(WIRE_DEATH, request->message.scope, 0);
+	death.message.value = (int32_t)ORCH_DEATH_DEAD;
+	death.message.flags = WIRE_DEATH_NEVER_STOOD;
+	death.message.number[3] = (uint64_t)realtime_ms();
+	host_send(helper, &death);
 }
 
 int scopes_request(struct helper *helper, struct wire_packet *packet)

@@ -117,7 +117,7 @@ static int enter_plain(int control_fd, struct setup_error *error)
 	return 0;
 }
 
-/* A wrong result from `what` would be worse than none: -1 means that the step failed in this process. */
+/* In the set-up process, and from supervise_clone_init() on in PID 1. */
 static _Noreturn void set_up(const struct setup_request *request)
 {
 	struct setup_error error = {.code = ORCH_ESYS};
@@ -128,6 +128,8 @@ static _Noreturn void set_up(const struct setup_request *request)
 	page = request->page;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	close_others(request->control_fd, request->spec_fd);
+	if (request->open_files.rlim_max)
+		setrlimit(RLIMIT_NOFILE, &request->open_files);
 	if (request->spec_fd < 0) {
 		result = enter_plain(request->control_fd, &error);
 	} else {

@@ -45,7 +45,7 @@ static bool leaf_is_empty(struct orch_scope *scope, uint32_t *flags)
 	if (populated == 0)
 		*flags |= WIRE_DEATH_CGROUP_EMPTY;
 	/* The dead helper's keeper may be faster: both mean that it is empty. */
-	if (rmdir(scope->cgroup) == 0 || errno == ENOENT)
+	if (leaf_remove(AT_FDCWD, scope->cgroup) == 0)
 		*flags |= WIRE_DEATH_CGROUP_GONE;
 	return true;
 }

@@ -17,11 +17,33 @@ static void disconnect(struct reaper *reaper)
 	wire_queue_clear(&reaper->out);
 }
 
+static void forget_dying(struct reaper *reaper)
+{
+	reaper->dying_source = orch_source_remove(reaper->dying_source);
+	helper_reap(reaper->dying_pidfd, 0);
+	orch_close_fd(&reaper->dying_pidfd);
+}
+
+static void on_helper_ended(void *userdata, uint32_t events)
+{
+	(void)events;
+	forget_dying(userdata);
+}
+
+/* Its socket closes a little before it can be waited for. */
+static void reap_later(struct reaper *reaper)
+{
+	forget_dying(reaper);
+	reaper->dying_pidfd = orch_steal_fd(&reaper->helper_pidfd);
+	if (reaper->dying_pidfd >= 0)
+		orch_source_io(reaper->ctx, reaper->dying_pidfd, ORCH_IO_READ, on_helper_ended, reaper,
+			       &reaper->dying_source, NULL);
+}
+
 static void lost(struct reaper *reaper, orch_error *error)
 {
 	disconnect(reaper);
-	helper_reap(reaper->helper_pidfd, 0);
-	orch_close_fd(&reaper->helper_pidfd);
+	reap_later(reaper);
 	orch_ctx_logf(reaper->ctx, ORCH_LOG_ERROR, "%s", orch_error_message(error));
 	/* A callback may add and remove scopes: start over after each. */
 	bool again = true;
@@ -95,7 +117,8 @@ void reaper_read(struct reaper *reaper)
 		int error = wire_receive(reaper->fd, &packet);
 		if (error == -EAGAIN)
 			return;
-		if (error) {
+		/* Only the scope suffers that the descriptors were meant for. */
+		if (error && error != -EMFILE) {
 			lost_by(reaper, error);
 			return;
 		}
@@ -178,6 +201,10 @@ static void reaper_end(void *object)
 	struct reaper *reaper = object;
 	bool forked = orch_ctx_forked(reaper->ctx);
 	reaper->source = orch_source_remove(reaper->source);
+	if (forked)
+		reaper->dying_source = orch_source_remove(reaper->dying_source);
+	else
+		forget_dying(reaper);
 	if (!forked) {
 		/* The helper sees the end of its socket, kills what is left and goes. */
 		disconnect(reaper);
@@ -199,7 +226,7 @@ int32_t reaper_get(orch_ctx *ctx, struct reaper **ret_reaper, orch_error **reter
 		if (!reaper)
 			return orch_fail_memory(reterr);
 		reaper->ctx = ctx;
-		reaper->fd = reaper->helper_pidfd = -1;
+		reaper->fd = reaper->helper_pidfd = reaper->dying_pidfd = -1;
 		orch_ctx_set_reaper(ctx, reaper, reaper_end);
 	}
 	if (reaper->fd < 0) {

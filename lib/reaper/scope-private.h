@@ -25,6 +25,8 @@ struct reaper {
 	int fd;        /* -1: no helper runs */
 	int helper_pidfd;
 	pid_t helper_pid;
+	int dying_pidfd; /* of the one before, until it is reaped */
+	orch_source *dying_source;
 	char *helper_path;
 	bool greeted;
 	orch_source *source;

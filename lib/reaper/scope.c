@@ -306,6 +306,15 @@ static void hear_up(struct orch_scope *scope, struct wire_packet *packet)
 {
 	if (scope->phase != SCOPE_STARTING || scope->init_fd >= 0)
 		return;
+	if (!packet->fd_count) {
+		orch_error *error = NULL;
+		orch_fail(&error, ORCH_ESYS, EMFILE, "pidfd",
+			  "this process has no file descriptor left for the scope's init");
+		set_start_error(scope, error);
+		orch_error_free(error);
+		scope_begin_stop(scope, 0, DEFAULT_DEADLINE_MS);
+		return;
+	}
 	scope->rung = (uint32_t)packet->message.number[0];
 	scope->pidns_inode = packet->message.number[1];
 	scope->init_pid = packet->message.value;
@@ -343,6 +352,11 @@ static void hear_connected(struct orch_scope *scope, struct wire_packet *packet)
 		packet->fd_count = 0;
 		callback->connect(callback->userdata, packet->fds[0], NULL);
 	} else {
+		if (!packet->message.code) {
+			packet->message.os_errno = EMFILE;
+			wire_copy(packet->message.text, WIRE_TEXT_MAX,
+				  "this process has no file descriptor left for the connection");
+		}
 		orch_error *error = error_of(&packet->message);
 		callback->connect(callback->userdata, -1, error);
 		orch_error_free(error);

@@ -82,9 +82,13 @@ int wire_receive(int fd, struct wire_packet *packet)
 		wire_packet_close(packet);
 		return -EPIPE;
 	}
-	int error = header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)
-			    ? -EPROTO
-			    : wire_decode(frame, (size_t)length, packet->fd_count, &packet->message);
+	bool lost_fds = header.msg_flags & MSG_CTRUNC;
+	int error = header.msg_flags & MSG_TRUNC ?
+			    -EPROTO :
+			    wire_decode(frame, (size_t)length, lost_fds ? WIRE_ANY_FDS : packet->fd_count,
+					&packet->message);
+	if (!error && lost_fds)
+		error = -EMFILE;
 	if (error)
 		wire_packet_close(packet);
 	return error;

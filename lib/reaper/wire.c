@@ -77,7 +77,10 @@ int wire_decode(const uint8_t *frame, size_t length, uint32_t fd_count, struct w
 	memset(message, 0, sizeof(*message));
 	message->type = (uint16_t)get(&from, 2);
 	message->flags = (uint16_t)get(&from, 2);
-	if (get(&from, 2) != fd_count || message->type == 0 || message->type >= WIRE_TYPES ||
+	uint32_t declared = (uint32_t)get(&from, 2);
+	if (fd_count == WIRE_ANY_FDS)
+		fd_count = declared;
+	if (declared != fd_count || message->type == 0 || message->type >= WIRE_TYPES ||
 	    fd_count < wire_fds[message->type].least || fd_count > wire_fds[message->type].most)
 		return -EPROTO;
 	message->scope = (uint32_t)get(&from, 4);

@@ -113,12 +113,15 @@ void wire_packet_close(struct wire_packet *packet);
 
 /* The parser: bytes in, bytes out. */
 void wire_encode(const struct wire_message *message, uint32_t fd_count, uint8_t frame[WIRE_FRAME_SIZE]);
+/* Some descriptors were lost on the way: their number is not compared. */
+#define WIRE_ANY_FDS 0xffffu
 /* 0, -EPROTO, or -EPROTONOSUPPORT for a frame of another wire version. */
 int wire_decode(const uint8_t *frame, size_t length, uint32_t fd_count, struct wire_message *message);
 
 /*
  * I/O (wire-io.c). 0 or a negative errno. wire_send() leaves the packet's fds open; it does not block on a
- * non-blocking socket (-EAGAIN) and never raises SIGPIPE. wire_receive() gives -EPIPE at the end, -EAGAIN, or
+ * non-blocking socket (-EAGAIN) and never raises SIGPIPE. wire_receive() gives -EPIPE at the end, -EAGAIN, -EMFILE
+ * (the message is there, its descriptors are lost: this process can have no more), or
  * wire_decode()'s errors, and never blocks; fds are close-on-exec and closed on error.
  */
 int wire_send(int fd, const struct wire_packet *packet);

@@ -37,5 +37,10 @@ bool census_describe(pid_t pid, struct census_entry *ret_entry);
 int leaf_populated(int cgroup_fd);
 /* 0 or a negative errno. Kills what is in the leaf and below now: repeat until it is not populated. */
 int leaf_kill(int cgroup_fd);
+/*
+ * Removes the leaf `name` below `base_fd` with what the load made below it. 0 (also when it is gone), or a negative
+ * errno: -EBUSY while something is in it.
+ */
+int leaf_remove(int base_fd, const char *name);
 
 #endif
