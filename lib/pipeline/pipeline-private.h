@@ -180,8 +180,8 @@ int32_t stage_accept_recommended(orch_pipeline *p, const char *by, orch_error **
 
 void task_step(orch_pipeline *p);
 const struct task_plan *task_of_plan(const orch_pipeline *p, const char *id);
-/* Ids of the checks of the task's requirements and of all that are merged (task NULL: those alone). The caller frees array. */
-char **task_check_ids(const orch_pipeline *p, const char *task);
+/* Ids of the checks of the task's requirements and of all that are merged in `base`. The caller frees the array. */
+char **task_check_ids(const orch_pipeline *p, const char *task, const char *base);
 
 /* --- attempt.c ---------------------------------------------------------------------------------------- */
 

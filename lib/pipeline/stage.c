@@ -344,10 +344,13 @@ static bool apply_early(orch_pipeline *p, orch_error **reterr)
 	if (!json_array_size(p->model->early) || json_object_size(p->model->answers))
 		return false;
 	json_t *given = json_object();
+	const char *rest_by = "default";
 	size_t i;
 	json_t *row;
 	json_array_foreach(p->model->early, i, row)
 	{
+		if (json_bool(row, "accept"))
+			rest_by = "user";
 		json_t *answers = NULL, *text = json_object_get(row, "json");
 		if (text && answers_parse("answers.json", json_string_value(text), json_string_length(text), NULL, &answers,
 					  NULL) == 0) {
@@ -355,7 +358,7 @@ static bool apply_early(orch_pipeline *p, orch_error **reterr)
 			json_decref(answers);
 		}
 	}
-	json_t *answers = resolve_answers(p, given, "default");
+	json_t *answers = resolve_answers(p, given, rest_by);
 	json_decref(given);
 	bool any = json_object_size(answers) > 0;
 	if (record_answers(p, answers, reterr) < 0)

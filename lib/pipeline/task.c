@@ -55,21 +55,32 @@ static bool task_has(const struct task_plan *task, const char *requirement)
 	return false;
 }
 
-static bool is_merged(const orch_pipeline *p, const char *id)
+/* How many merges are in `tree`: the base of an attempt has those that were made before it, and no later ones. */
+static size_t merges_in(const orch_pipeline *p, const char *tree)
 {
-	const struct model_task *task = model_find_task(p->model, id);
-	return task && task->state == TASK_MERGED;
+	for (size_t count = json_array_size(p->model->merges); count > 0; count--)
+		if (!strcmp(json_text(json_array_get(p->model->merges, count - 1), "tree"), tree))
+			return count;
+	return 0;
 }
 
-char **task_check_ids(const orch_pipeline *p, const char *own)
+static bool is_merged(const orch_pipeline *p, const char *id, size_t merges)
+{
+	for (size_t i = 0; i < merges; i++)
+		if (!strcmp(json_text(json_array_get(p->model->merges, i), "task"), id))
+			return true;
+	return false;
+}
+
+char **task_check_ids(const orch_pipeline *p, const char *own, const char *base)
 {
 	char **ids = calloc(p->checks->count + 1, sizeof(*ids));
-	size_t count = 0;
+	size_t count = 0, merges = merges_in(p, base);
 	for (size_t i = 0; ids && i < p->checks->count; i++) {
 		bool wanted = false;
 		for (size_t k = 0; k < p->plan->count && !wanted; k++) {
 			const struct task_plan *task = &p->plan->tasks[k];
-			wanted = ((own && !strcmp(task->id, own)) || is_merged(p, task->id)) &&
+			wanted = (!strcmp(task->id, own) || is_merged(p, task->id, merges)) &&
 				 task_has(task, p->checks->checks[i].requirement);
 		}
 		if (wanted)
@@ -78,11 +89,13 @@ char **task_check_ids(const orch_pipeline *p, const char *own)
 	return ids;
 }
 
-static void verify_task(orch_pipeline *p, const struct model_task *task, const char *purpose, const char *tree)
+/* `base`: the merged tree that `tree` is built on. */
+static void verify_task(orch_pipeline *p, const struct model_task *task, const char *purpose, const char *tree,
+			const char *base)
 {
 	if (judge_in_flight(p, purpose, task->id))
 		return;
-	char **ids = task_check_ids(p, task->id), **earlier = NULL;
+	char **ids = task_check_ids(p, task->id, base), **earlier = NULL;
 	struct judge_set sets[2];
 	size_t count = judge_sets(p, ids, sets, &earlier);
 	judge_start(p, purpose, task->id, task->attempt, tree, sets, count, false, NULL);
@@ -265,7 +278,7 @@ static void step_verifying(orch_pipeline *p, struct model_task *task)
 {
 	const json_t *record = model_verification(p->model, "task", task->id, task->attempt, task->tree);
 	if (!record)
-		verify_task(p, task, "task", task->tree);
+		verify_task(p, task, "task", task->tree, task->base);
 	else if (json_bool(record, "all_passed"))
 		move(p, task, TASK_VERIFIED, task->attempt, NULL, NULL);
 	else
@@ -407,7 +420,7 @@ static void integrate(orch_pipeline *p, struct model_task *task)
 	}
 	const json_t *record = model_verification(p->model, "merged", task->id, task->attempt, merged);
 	if (!record)
-		verify_task(p, task, "merged", merged);
+		verify_task(p, task, "merged", merged, p->model->main_tree);
 	else if (json_bool(record, "all_passed"))
 		record_merge(p, task, merged, "merged");
 	else
