@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hello-broker JOURNAL BASE-URL [KEY]: 127.0.0.1:8080/ai.anthropic leads to BASE-URL, at most 10 times. */
+/* hello-broker JOURNAL URL [KEY]: 127.0.0.1:8080/ai.anthropic leads to URL, at most 10 times. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -24,7 +24,8 @@ int main(int argc, char **argv)
 	upstream.base_url = argv[2];
 	upstream.secret = argv[3];
 	upstream.credential = argv[3] ? ORCH_CREDENTIAL_API_KEY : ORCH_CREDENTIAL_NONE;
-	if (orch_ctx_new(NULL, &ctx, &error) < 0 || orch_broker_new(ctx, &opts, &broker, &error) < 0 ||
+	if (orch_ctx_new(NULL, &ctx, &error) < 0 ||
+	    orch_broker_new(ctx, &opts, &broker, &error) < 0 ||
 	    orch_broker_set_upstream(broker, "ai.anthropic", &upstream, &error) < 0 ||
 	    orch_principal_new(broker, &who, &principal, &error) < 0 ||
 	    orch_principal_grant(principal, &grant, &error) < 0 ||

@@ -14,7 +14,7 @@
  * Order of each operation, fixed: parse -> canonical form -> principal -> grant (deny wins) -> budget
  * reserved -> destination -> credential added -> journal intent and dispatch -> stream -> budget settled ->
  * observed. A refusal is a JSON body {"type":"error","error":{"type":CODE,"message":WHY}}; see
- * orch-broker(3) for codes and statuses.
+ * orch_broker(3) for codes and statuses.
  */
 
 #include <orch/ctx.h>

@@ -8,7 +8,7 @@
 /* Larger counts are nobody's: they are cut, so that sums can not overflow. */
 #define TOKENS_MOST ((uint64_t)1 << 40)
 
-/* --- what the providers offer -------------------------------------------------------------------------------- */
+/* --- what the providers offer ----------------------------------------------------------------- */
 
 struct offer {
 	enum operation operation;
@@ -35,7 +35,8 @@ static bool path_fits(const char *pattern, const char *path)
 	size_t length = strlen(pattern);
 	if (pattern[length - 1] != '*')
 		return strcmp(pattern, path) == 0;
-	return strncmp(pattern, path, length - 1) == 0 && path[length - 1] && !strchr(path + length - 1, '/');
+	return strncmp(pattern, path, length - 1) == 0 && path[length - 1] &&
+	       !strchr(path + length - 1, '/');
 }
 
 bool ai_route(enum operation operation, const char *method, const char *path, enum route *ret_route)
@@ -58,7 +59,7 @@ const char *ai_paths(enum operation operation)
 		       : "POST /v1/responses, POST /v1/responses/compact, GET /v1/models";
 }
 
-/* --- admission --------------------------------------------------------------------------------------------------- */
+/* --- admission -------------------------------------------------------------------------------- */
 
 static struct upstream *upstream_of(const struct op *op)
 {
@@ -80,7 +81,8 @@ static void estimate(struct op *op, struct amounts *want)
 	if (op->route != ROUTE_INFERENCE)
 		return;
 	op->input_estimate = op->body.length / 4 + 1;
-	uint64_t output = op->inquiry.max_output ? op->inquiry.max_output : upstream->max_output_tokens;
+	uint64_t output =
+		op->inquiry.max_output ? op->inquiry.max_output : upstream->max_output_tokens;
 	usage.input = op->input_estimate;
 	usage.output = output < TOKENS_MOST ? output : TOKENS_MOST;
 	want->of[BUDGET_TOKENS] = usage.input + usage.output;
@@ -95,18 +97,21 @@ static bool judge_body(struct op *op)
 		return true;
 	const char *why = inquiry_end(&op->inquiry);
 	if (why)
-		op_refuse(op, 400, "malformed", "%s %s is refused: %s", op->method, op->upstream_path, why);
+		op_refuse(op, 400, "malformed", "%s %s is refused: %s", op->method,
+			  op->upstream_path, why);
 	return !why;
 }
 
 static bool judge_price(struct op *op)
 {
-	bool money = op->principal->budget.caps.of[BUDGET_MONEY] || op->broker->budget.caps.of[BUDGET_MONEY];
+	bool money = op->principal->budget.caps.of[BUDGET_MONEY] ||
+		     op->broker->budget.caps.of[BUDGET_MONEY];
 	if (!money || op->route != ROUTE_INFERENCE || has_price(upstream_of(op)))
 		return true;
 	op->answer_final = true;
 	op_refuse(op, 402, "no_price",
-		  "there is a money budget, but no price is known for model %s of %s: set the prices of the "
+		  "there is a money budget, but no price is known for model %s of %s: set the "
+		  "prices of the "
 		  "upstream",
 		  op->inquiry.model, operation_name(op->operation));
 	return false;
@@ -122,9 +127,9 @@ static char *request_json(struct op *op)
 	json_t *request = json_pack(
 		"{s:s, s:s, s:s, s:I, s:I, s:s, s:s, s:b, s:I, s:I}", "method", op->method, "path",
 		op->upstream_path, "principal", op->principal->name, "principal_generation",
-		(json_int_t)op->principal->generation, "bytes", (json_int_t)op->body.length, "sha256", hex,
-		"model", op->inquiry.model, "stream", op->inquiry.stream, "reserved_tokens",
-		(json_int_t)op->reserved.of[BUDGET_TOKENS], "reserved_micro_usd",
+		(json_int_t)op->principal->generation, "bytes", (json_int_t)op->body.length,
+		"sha256", hex, "model", op->inquiry.model, "stream", op->inquiry.stream,
+		"reserved_tokens", (json_int_t)op->reserved.of[BUDGET_TOKENS], "reserved_micro_usd",
 		(json_int_t)op->reserved.of[BUDGET_MONEY]);
 	char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
 	json_decref(request);
@@ -153,19 +158,21 @@ static bool record_dispatch(struct op *op)
 		code = orch_journal_begin(broker->journal, &opts, &outcome, &op->action, &error);
 	}
 	if (code == 0 && outcome != ORCH_BEGIN_FRESH)
-		code = orch_fail(&error, ORCH_ESTATE, 0, NULL, "key %s is in the journal already", key);
+		code = orch_fail(&error, ORCH_ESTATE, 0, NULL, "key %s is in the journal already",
+				 key);
 	if (code == 0)
 		code = orch_action_dispatch(op->action, &error);
 	if (code < 0) {
 		op->answer_final = true;
-		op_refuse(op, 503, "journal", "the operation could not be recorded, so it was not done: %s: %s",
+		op_refuse(op, 503, "journal",
+			  "the operation could not be recorded, so it was not done: %s: %s",
 			  orch_code_text(code), orch_error_message(error));
 	}
 	orch_error_free(error);
 	return code == 0;
 }
 
-/* --- upstream ------------------------------------------------------------------------------------------------------ */
+/* --- upstream --------------------------------------------------------------------------------- */
 
 static void on_up_header(void *userdata, const char *name, const char *value)
 {
@@ -189,7 +196,8 @@ static void on_up_header(void *userdata, const char *name, const char *value)
 	orch_buf_add(&op->down_headers, clean, strlen(clean) + 1);
 }
 
-/* The model thinks: where upstream says nothing, this does, between two events and to nobody's cost. */
+/* The model thinks: where upstream says nothing, this does, between two events and to nobody's
+ * cost. */
 static void on_silence(void *userdata)
 {
 	static const char ping[] = "event: ping\ndata: {\"type\": \"ping\"}\n\n";
@@ -217,7 +225,8 @@ static void on_up_head(void *userdata, int status)
 	bool framed_by_us = op->content_length < 0 || op->encoded;
 	/* Without the timer the stream is as silent as upstream. */
 	if (op->operation == OPERATION_ANTHROPIC && op->meter.sse && framed_by_us)
-		orch_source_timer(op->broker->ctx, op->broker->ping_ms, on_silence, op, &op->ping, NULL);
+		orch_source_timer(op->broker->ctx, op->broker->ping_ms, on_silence, op, &op->ping,
+				  NULL);
 	op_schedule(op);
 }
 
@@ -235,9 +244,10 @@ static bool on_up_body(void *userdata, const char *bytes, size_t length)
 	return true;
 }
 
-/* --- the end --------------------------------------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
-/* What the call is billed with: what the provider said, and where it did not come to say it, what was seen. */
+/* What the call is billed with: what the provider said, and where it did not come to say it, what
+ * was seen. */
 static struct usage final_usage(const struct op *op, bool complete, bool *ret_estimated)
 {
 	struct usage usage = op->meter.usage;
@@ -257,14 +267,15 @@ static struct usage final_usage(const struct op *op, bool complete, bool *ret_es
 	return usage;
 }
 
-static char *result_json(const struct op *op, const struct usage *usage, uint64_t micro_usd, bool estimated,
-			 bool complete, const char *code)
+static char *result_json(const struct op *op, const struct usage *usage, uint64_t micro_usd,
+			 bool estimated, bool complete, const char *code)
 {
-	json_t *result = json_pack("{s:i, s:I, s:I, s:I, s:I, s:b, s:b, s:s, s:s}", "status", op->status,
-				   "input_tokens", (json_int_t)usage_tokens_in(usage), "output_tokens",
-				   (json_int_t)usage->output, "cache_read_tokens", (json_int_t)usage->cache_read,
-				   "micro_usd", (json_int_t)micro_usd, "estimated", estimated, "partial", !complete,
-				   "code", code, "error_type", op->meter.error_type);
+	json_t *result = json_pack("{s:i, s:I, s:I, s:I, s:I, s:b, s:b, s:s, s:s}", "status",
+				   op->status, "input_tokens", (json_int_t)usage_tokens_in(usage),
+				   "output_tokens", (json_int_t)usage->output, "cache_read_tokens",
+				   (json_int_t)usage->cache_read, "micro_usd",
+				   (json_int_t)micro_usd, "estimated", estimated, "partial",
+				   !complete, "code", code, "error_type", op->meter.error_type);
 	char *text = result ? json_dumps(result, JSON_COMPACT) : NULL;
 	json_decref(result);
 	return text;
@@ -286,8 +297,10 @@ static void record_end(struct op *op, uint32_t event, const char *result)
 	}
 	/* The dispatch is on record: the next coordinator finds it open and settles it. */
 	if (code < 0)
-		broker_log(op->broker, ORCH_LOG_ERROR, "broker: %s: the end of %s could not be recorded: %s",
-			   op->principal->name, orch_action_key(op->action), orch_error_message(error));
+		broker_log(op->broker, ORCH_LOG_ERROR,
+			   "broker: %s: the end of %s could not be recorded: %s",
+			   op->principal->name, orch_action_key(op->action),
+			   orch_error_message(error));
 	orch_error_free(error);
 }
 
@@ -299,20 +312,23 @@ static void end(struct op *op, uint32_t event, bool complete, const char *code)
 	op->ping = orch_source_remove(op->ping);
 	if (event == ORCH_OPERATION_FAILED) {
 		op_settle(op, NULL);
-		_cleanup_free_ char *result = result_json(op, &(struct usage){0}, 0, false, false, code);
+		_cleanup_free_ char *result =
+			result_json(op, &(struct usage){0}, 0, false, false, code);
 		record_end(op, event, result);
 	} else {
 		struct usage usage = final_usage(op, complete, &estimated);
 		uint64_t tokens = usage_tokens_in(&usage) + usage.output;
 		uint64_t micro_usd = usage_micro_usd(&usage, &upstream_of(op)->prices);
 		op_settle(op, &(struct amounts){{1, tokens, micro_usd}});
-		_cleanup_free_ char *result = result_json(op, &usage, micro_usd, estimated, complete, code);
+		_cleanup_free_ char *result =
+			result_json(op, &usage, micro_usd, estimated, complete, code);
 		record_end(op, event, result);
 	}
 	int64_t resets_at_ms = 0;
 	if (op->status == 429 || op->status == 529)
 		resets_at_ms = quota_resets_at_ms(&op->quota, &op->meter, orch_realtime_ms());
-	broker_tell(op->broker, op->principal, op->operation, event, code, op->status, resets_at_ms);
+	broker_tell(op->broker, op->principal, op->operation, event, code, op->status,
+		    resets_at_ms);
 }
 
 static void on_up_done(void *userdata, enum call_end how, const char *code, const char *why)
@@ -325,15 +341,16 @@ static void on_up_done(void *userdata, enum call_end how, const char *code, cons
 	if (how == CALL_NOT_SENT)
 		end(op, ORCH_OPERATION_FAILED, false, code);
 	else
-		end(op, op->head_ready ? ORCH_OPERATION_OBSERVED : ORCH_OPERATION_UNKNOWN, how == CALL_COMPLETE,
-		    code);
+		end(op, op->head_ready ? ORCH_OPERATION_OBSERVED : ORCH_OPERATION_UNKNOWN,
+		    how == CALL_COMPLETE, code);
 	if (how != CALL_COMPLETE)
-		broker_log(op->broker, ORCH_LOG_WARNING, "broker: %s: %s: %s: %s", op->principal->name,
-			   operation_name(op->operation), code, why);
+		broker_log(op->broker, ORCH_LOG_WARNING, "broker: %s: %s: %s: %s",
+			   op->principal->name, operation_name(op->operation), code, why);
 	if (!op->head_ready)
 		op_refuse(op, strcmp(code, "upstream_timeout") == 0 ? 504 : 502, code,
 			  "%s did not answer: %s%s", operation_name(op->operation), why,
-			  how == CALL_NOT_SENT ? "; nothing was sent" : "; what was sent may have been done");
+			  how == CALL_NOT_SENT ? "; nothing was sent"
+					       : "; what was sent may have been done");
 	op_drop_body(op);
 	op_schedule(op);
 	op_unref(op);
@@ -368,7 +385,8 @@ static struct curl_slist *up_headers(struct op *op)
 	struct curl_slist *list = headers_leave_out(ORCH_STEAL(op->up_headers), "Expect");
 	if (list && !op->content_type)
 		list = headers_leave_out(list, "Content-Type");
-	if (list && upstream->credential == ORCH_CREDENTIAL_API_KEY && op->operation == OPERATION_ANTHROPIC) {
+	if (list && upstream->credential == ORCH_CREDENTIAL_API_KEY &&
+	    op->operation == OPERATION_ANTHROPIC) {
 		list = headers_add(list, "x-api-key", upstream->secret);
 	} else if (list && upstream->credential != ORCH_CREDENTIAL_NONE) {
 		_cleanup_free_ char *bearer = orch_strdup_printf("Bearer %s", upstream->secret);
@@ -382,8 +400,8 @@ static struct curl_slist *up_headers(struct op *op)
 static bool start(struct op *op)
 {
 	_cleanup_free_ char *url = orch_strdup_printf(
-		"%s%s%s%s", upstream_of(op)->base_url, op->upstream_path, op->target.query ? "?" : "",
-		op->target.query ? op->target.query : "");
+		"%s%s%s%s", upstream_of(op)->base_url, op->upstream_path,
+		op->target.query ? "?" : "", op->target.query ? op->target.query : "");
 	struct curl_slist *headers = up_headers(op);
 	if (!url || !headers) {
 		headers_free(headers);

@@ -14,8 +14,9 @@
  *   broker.c      the handle, upstreams, budgets, callbacks
  *   parse, meter, json-scan, budget: values only
  *
- * Nothing of the host application is called from inside libmicrohttpd or libcurl: what is to be told goes into
- * a queue that broker_work() empties at the top of a turn, where handles may be dropped and principals revoked.
+ * Nothing of the host application is called from inside libmicrohttpd or libcurl: what is to be
+ * told goes into a queue that broker_work() empties at the top of a turn, where handles may be
+ * dropped and principals revoked.
  */
 
 #include <curl/curl.h>
@@ -28,18 +29,21 @@
 #include "meter.h"
 #include "parse.h"
 
-/* Of a request's body; of one of notify.send; of all bodies of a principal that are held at a time. */
+/* Of a request's body; of one of notify.send; of all bodies of a principal that are held at a time.
+ */
 #define BODY_LIMIT ((size_t)32 << 20)
 #define NOTIFY_LIMIT ((size_t)64 << 10)
 #define BODIES_LIMIT ((size_t)96 << 20)
-/* Of a response on its way to a client: upstream is paused above the first and goes on below the second. */
+/* Of a response on its way to a client: upstream is paused above the first and goes on below the
+ * second. */
 #define STREAM_HIGH ((size_t)256 << 10)
 #define STREAM_LOW ((size_t)64 << 10)
 #define HEADERS_LIMIT ((size_t)64 << 10)
 #define CONNECTIONS_LIMIT 128u
 /* A client that neither sends nor reads for this long is cut. */
 #define CLIENT_IDLE_S 300u
-/* A stream of Anthropic's that is silent for this long gets one of its own pings: clients watch for silence. */
+/* A stream of Anthropic's that is silent for this long gets one of its own pings: clients watch for
+ * silence. */
 #define PING_MS 15000
 
 enum operation { OPERATION_ANTHROPIC, OPERATION_OPENAI, OPERATION_NOTIFY, OPERATION_COUNT };
@@ -79,7 +83,8 @@ struct curl_socket;
 
 struct orch_broker {
 	atomic_uint references; /* the host application's */
-	atomic_uint holds;      /* on the memory: those together, each principal, each walk of broker_work() */
+	atomic_uint holds;	/* on the memory: those together, each principal, each walk of
+				   broker_work() */
 	orch_ctx *ctx;
 	orch_journal *journal;
 	char instance[48]; /* in the keys of repeatable operations: no two brokers share it */
@@ -117,7 +122,7 @@ struct orch_principal {
 	bool revoked;
 };
 
-/* --- broker.c ------------------------------------------------------------------------------------------ */
+/* --- broker.c --------------------------------------------------------------------------------- */
 
 orch_broker *broker_hold(orch_broker *broker);
 void broker_release(orch_broker *broker);
@@ -126,29 +131,30 @@ int32_t broker_check(const orch_broker *broker, orch_error **reterr);
 /* Has broker_work() called in the next turn. */
 void broker_wake(orch_broker *broker);
 /* The event is told from broker_work(). `code` has static storage. */
-void broker_tell(orch_broker *broker, orch_principal *principal, enum operation operation, uint32_t event,
-		 const char *code, int status, int64_t quota_resets_at_ms);
-void broker_tell_revoked(orch_broker *broker, orch_principal *principal, orch_revoke_fn fn, void *userdata,
-			 orch_destroy_fn destroy, uint32_t settled, uint32_t unknown);
+void broker_tell(orch_broker *broker, orch_principal *principal, enum operation operation,
+		 uint32_t event, const char *code, int status, int64_t quota_resets_at_ms);
+void broker_tell_revoked(orch_broker *broker, orch_principal *principal, orch_revoke_fn fn,
+			 void *userdata, orch_destroy_fn destroy, uint32_t settled,
+			 uint32_t unknown);
 /* All of the broker's secrets. */
 void broker_scrub(const orch_broker *broker, struct scrub *scrub);
 void broker_log(orch_broker *broker, uint32_t level, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* --- principal.c ----------------------------------------------------------------------------------------- */
+/* --- principal.c ------------------------------------------------------------------------------ */
 
 /*
- * The grant that allows the operation now, or NULL with the refusal's code and reason (freed by the caller;
- * NULL when there is no memory).
+ * The grant that allows the operation now, or NULL with the refusal's code and reason (freed by the
+ * caller; NULL when there is no memory).
  */
-struct grant *principal_allows(orch_principal *principal, enum operation operation, const char **ret_code,
-			       char **ret_why);
+struct grant *principal_allows(orch_principal *principal, enum operation operation,
+			       const char **ret_code, char **ret_why);
 /* The grant that is used up: good for the replay of what was done under it. */
 struct grant *principal_used_up(orch_principal *principal, enum operation operation);
 /* "ai.anthropic, notify.send", or "nothing". Freed by the caller. */
 char *principal_may(const orch_principal *principal);
 
-/* --- listener.c ------------------------------------------------------------------------------------------- */
+/* --- listener.c ------------------------------------------------------------------------------- */
 
 struct listener {
 	orch_broker *broker;
@@ -166,7 +172,7 @@ void listener_stop(struct listener *listener);
 void listener_suspend(struct op *op);
 void listener_resume(struct op *op);
 
-/* --- upstream.c --------------------------------------------------------------------------------------------- */
+/* --- upstream.c ------------------------------------------------------------------------------- */
 
 enum call_end {
 	CALL_COMPLETE, /* the response came to its end */
@@ -178,7 +184,8 @@ enum call_end {
 struct call_events {
 	void (*header)(void *userdata, const char *name, const char *value);
 	void (*head)(void *userdata, int status);
-	bool (*body)(void *userdata, const char *bytes, size_t length); /* false: pause, it comes again */
+	bool (*body)(void *userdata, const char *bytes,
+		     size_t length); /* false: pause, it comes again */
 	/* The last one. `code` is the refusal code that fits, "" for CALL_COMPLETE. */
 	void (*done)(void *userdata, enum call_end end, const char *code, const char *why);
 };
@@ -187,10 +194,10 @@ struct call_request {
 	const char *method;
 	const char *url;
 	struct curl_slist *headers; /* taken over, also on failure */
-	const char *body;           /* borrowed until done */
+	const char *body;	    /* borrowed until done */
 	size_t body_length;
-	bool fresh;          /* on a connection of its own */
-	int64_t total_ms;    /* 0: no limit but for the idle timeout */
+	bool fresh;	  /* on a connection of its own */
+	int64_t total_ms; /* 0: no limit but for the idle timeout */
 };
 
 int32_t upstream_init(orch_broker *broker, orch_error **reterr);
@@ -211,7 +218,7 @@ void headers_free(struct curl_slist *list);
 long call_wait(orch_broker *broker, const char *url, int64_t timeout_ms, struct orch_buf *body,
 	       char **ret_content_type);
 
-/* --- op.c ------------------------------------------------------------------------------------------------------ */
+/* --- op.c ------------------------------------------------------------------------------------- */
 
 enum op_phase {
 	OP_READING,    /* the request is still coming */
@@ -320,26 +327,28 @@ void op_settle(struct op *op, const struct amounts *spent);
 /* The body is no longer needed. */
 void op_drop_body(struct op *op);
 /*
- * Cuts what is in flight for the principal (NULL: for all), and counts how it was settled: observed or UNKNOWN.
- * The counters may be NULL.
+ * Cuts what is in flight for the principal (NULL: for all), and counts how it was settled: observed
+ * or UNKNOWN. The counters may be NULL.
  */
-void ops_abort(orch_broker *broker, const orch_principal *principal, const char *code, uint32_t *ret_settled,
-	       uint32_t *ret_unknown);
+void ops_abort(orch_broker *broker, const orch_principal *principal, const char *code,
+	       uint32_t *ret_settled, uint32_t *ret_unknown);
 
-/* --- ai.c ------------------------------------------------------------------------------------------------------- */
+/* --- ai.c ------------------------------------------------------------------------------------- */
 
 /* False: not among the paths that go to the provider. */
-bool ai_route(enum operation operation, const char *method, const char *path, enum route *ret_route);
+bool ai_route(enum operation operation, const char *method, const char *path,
+	      enum route *ret_route);
 const char *ai_paths(enum operation operation);
 void ai_dispatch(struct op *op);
 /* ORCH_OPERATION_OBSERVED or _UNKNOWN. */
 uint32_t ai_abort(struct op *op, const char *code);
 
-/* --- notify.c ----------------------------------------------------------------------------------------------------- */
+/* --- notify.c --------------------------------------------------------------------------------- */
 
 void notify_dispatch(struct op *op);
 uint32_t notify_abort(struct op *op, const char *code);
 /* What is recorded of a response. NULL: no memory. */
-char *notify_result(int status, const char *content_type, const struct orch_buf *body, bool cut, bool probed);
+char *notify_result(int status, const char *content_type, const struct orch_buf *body, bool cut,
+		    bool probed);
 
 #endif

@@ -3,7 +3,8 @@
 
 #include "broker-private.h"
 
-static const char *const operation_names[OPERATION_COUNT + 1] = {"ai.anthropic", "ai.openai", "notify.send", ""};
+static const char *const operation_names[OPERATION_COUNT + 1] = {"ai.anthropic", "ai.openai",
+								 "notify.send", ""};
 
 const char *operation_name(enum operation operation)
 {
@@ -13,7 +14,8 @@ const char *operation_name(enum operation operation)
 enum operation operation_find(const char *name, size_t length)
 {
 	for (int i = 0; i < OPERATION_COUNT; i++)
-		if (strlen(operation_names[i]) == length && memcmp(operation_names[i], name, length) == 0)
+		if (strlen(operation_names[i]) == length &&
+		    memcmp(operation_names[i], name, length) == 0)
 			return (enum operation)i;
 	return OPERATION_NONE;
 }
@@ -31,7 +33,7 @@ int32_t broker_check(const orch_broker *broker, orch_error **reterr)
 	return 0;
 }
 
-/* --- what the host application is told ------------------------------------------------------------------------- */
+/* --- what the host application is told -------------------------------------------------------- */
 
 struct event {
 	orch_principal *principal; /* may be NULL */
@@ -64,15 +66,15 @@ static void event_push(orch_broker *broker, struct event *event)
 	broker_wake(broker);
 }
 
-void broker_tell(orch_broker *broker, orch_principal *principal, enum operation operation, uint32_t what,
-		 const char *code, int status, int64_t quota_resets_at_ms)
+void broker_tell(orch_broker *broker, orch_principal *principal, enum operation operation,
+		 uint32_t what, const char *code, int status, int64_t quota_resets_at_ms)
 {
 	if (!broker->on_operation)
 		return;
 	struct event *event = calloc(1, sizeof(*event));
 	if (!event) {
-		broker_log(broker, ORCH_LOG_ERROR, "broker: no memory to tell of an operation of %s",
-			   principal->name);
+		broker_log(broker, ORCH_LOG_ERROR,
+			   "broker: no memory to tell of an operation of %s", principal->name);
 		return;
 	}
 	event->principal = orch_principal_ref(principal);
@@ -84,8 +86,9 @@ void broker_tell(orch_broker *broker, orch_principal *principal, enum operation 
 	event_push(broker, event);
 }
 
-void broker_tell_revoked(orch_broker *broker, orch_principal *principal, orch_revoke_fn fn, void *userdata,
-			 orch_destroy_fn destroy, uint32_t settled, uint32_t unknown)
+void broker_tell_revoked(orch_broker *broker, orch_principal *principal, orch_revoke_fn fn,
+			 void *userdata, orch_destroy_fn destroy, uint32_t settled,
+			 uint32_t unknown)
 {
 	struct event *event = calloc(1, sizeof(*event));
 	if (!event) {
@@ -107,11 +110,12 @@ static void event_deliver(orch_broker *broker, const struct event *event)
 {
 	if (event->is_revocation) {
 		if (event->revoked)
-			event->revoked(event->revoked_userdata, event->principal, event->settled, event->unknown);
+			event->revoked(event->revoked_userdata, event->principal, event->settled,
+				       event->unknown);
 	} else if (broker->on_operation) {
 		broker->on_operation(broker->on_operation_userdata, event->principal,
-				     operation_name(event->operation), event->event, event->code, event->status,
-				     event->quota_resets_at_ms);
+				     operation_name(event->operation), event->event, event->code,
+				     event->status, event->quota_resets_at_ms);
 	}
 }
 
@@ -179,7 +183,7 @@ void broker_log(orch_broker *broker, uint32_t level, const char *format, ...)
 	orch_ctx_logf(broker->ctx, level, "%s", text);
 }
 
-/* --- life --------------------------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 void orch_broker_opts_init(struct orch_broker_opts *opts)
 {
@@ -244,7 +248,8 @@ static void broker_close(void *object)
 	broker_release(broker);
 }
 
-static int32_t open_journal(orch_broker *broker, const struct orch_broker_opts *opts, orch_error **reterr)
+static int32_t open_journal(orch_broker *broker, const struct orch_broker_opts *opts,
+			    orch_error **reterr)
 {
 	if (opts->journal) {
 		broker->journal = orch_journal_ref(opts->journal);
@@ -256,8 +261,8 @@ static int32_t open_journal(orch_broker *broker, const struct orch_broker_opts *
 	return orch_journal_open(&journal_opts, &broker->journal, reterr);
 }
 
-int32_t orch_broker_new(orch_ctx *ctx, const struct orch_broker_opts *opts, orch_broker **ret_broker,
-			orch_error **reterr)
+int32_t orch_broker_new(orch_ctx *ctx, const struct orch_broker_opts *opts,
+			orch_broker **ret_broker, orch_error **reterr)
 {
 	struct orch_broker_opts known;
 	int32_t code = orch_ctx_check(ctx, reterr);
@@ -269,7 +274,8 @@ int32_t orch_broker_new(orch_ctx *ctx, const struct orch_broker_opts *opts, orch
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "ret_broker is NULL");
 	if (!known.journal && !known.journal_path)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
-				 "orch_broker_opts has neither journal nor journal_path: without a journal no "
+				 "orch_broker_opts has neither journal nor journal_path: without a "
+				 "journal no "
 				 "operation is allowed");
 	orch_broker *broker = calloc(1, sizeof(*broker));
 	if (!broker)
@@ -312,7 +318,7 @@ orch_broker *orch_broker_unref(orch_broker *broker)
 	return NULL;
 }
 
-/* --- where operations go -------------------------------------------------------------------------------------------- */
+/* --- where operations go ---------------------------------------------------------------------- */
 
 void orch_upstream_opts_init(struct orch_upstream_opts *opts)
 {
@@ -324,28 +330,32 @@ void orch_upstream_opts_init(struct orch_upstream_opts *opts)
 static int32_t upstream_opts_check(const char *operation, const struct orch_upstream_opts *opts,
 				   orch_error **reterr)
 {
-	enum operation found = operation ? operation_find(operation, strlen(operation)) : OPERATION_NONE;
+	enum operation found =
+		operation ? operation_find(operation, strlen(operation)) : OPERATION_NONE;
 	if (found >= OPERATION_NOTIFY)
-		return orch_fail(reterr, ORCH_ENOENT, 0, NULL,
-				 "operation \"%s\" has no upstream: give \"ai.anthropic\" or \"ai.openai\"",
-				 operation ? operation : "");
+		return orch_fail(
+			reterr, ORCH_ENOENT, 0, NULL,
+			"operation \"%s\" has no upstream: give \"ai.anthropic\" or \"ai.openai\"",
+			operation ? operation : "");
 	const char *problem = !opts->base_url ? "it is NULL" : url_problem(opts->base_url);
 	if (!problem && strpbrk(opts->base_url, "?{}"))
 		problem = "it has a query or braces";
 	/* The URL is not quoted: it may hold a password. */
 	if (problem)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "the base_url of %s is refused: %s", operation,
-				 problem);
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "the base_url of %s is refused: %s",
+				 operation, problem);
 	if (opts->credential > ORCH_CREDENTIAL_BEARER)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "credential %u of %s is unknown",
 				 opts->credential, operation);
 	if (opts->credential != ORCH_CREDENTIAL_NONE && (!opts->secret || !*opts->secret))
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
-				 "%s is to be called with a credential, but secret is empty", operation);
+				 "%s is to be called with a credential, but secret is empty",
+				 operation);
 	for (const char *at = opts->secret; at && *at; at++)
 		if (*at <= 0x20 || *at >= 0x7f)
 			return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
-					 "the secret of %s holds a blank or control character: strip the newline",
+					 "the secret of %s holds a blank or control character: "
+					 "strip the newline",
 					 operation);
 	return 0;
 }
@@ -386,7 +396,8 @@ int32_t orch_broker_set_upstream(orch_broker *broker, const char *operation,
 		free(base_url);
 		return orch_fail_memory(reterr);
 	}
-	struct upstream *upstream = &broker->upstreams[operation_find(operation, strlen(operation))];
+	struct upstream *upstream =
+		&broker->upstreams[operation_find(operation, strlen(operation))];
 	free(upstream->base_url);
 	upstream->base_url = base_url;
 	upstream->secret = secret;
@@ -396,15 +407,16 @@ int32_t orch_broker_set_upstream(orch_broker *broker, const char *operation,
 	upstream->max_output_tokens = known.max_output_tokens ? known.max_output_tokens : 32000;
 	if (secret && url_is_cleartext_remote(base_url))
 		broker_log(broker, ORCH_LOG_WARNING,
-			   "broker: the credential of %s travels unencrypted to another machine: use https",
+			   "broker: the credential of %s travels unencrypted to another machine: "
+			   "use https",
 			   operation);
 	return 0;
 }
 
-/* --- the shared budget ------------------------------------------------------------------------------------------------ */
+/* --- the shared budget ------------------------------------------------------------------------ */
 
-int32_t orch_broker_set_budget(orch_broker *broker, uint64_t requests, uint64_t tokens, uint64_t micro_usd,
-			       orch_error **reterr)
+int32_t orch_broker_set_budget(orch_broker *broker, uint64_t requests, uint64_t tokens,
+			       uint64_t micro_usd, orch_error **reterr)
 {
 	int32_t code = broker_check(broker, reterr);
 	if (code < 0)
@@ -413,8 +425,8 @@ int32_t orch_broker_set_budget(orch_broker *broker, uint64_t requests, uint64_t 
 	return 0;
 }
 
-int32_t orch_broker_add_spent(orch_broker *broker, uint64_t requests, uint64_t tokens, uint64_t micro_usd,
-			      orch_error **reterr)
+int32_t orch_broker_add_spent(orch_broker *broker, uint64_t requests, uint64_t tokens,
+			      uint64_t micro_usd, orch_error **reterr)
 {
 	int32_t code = broker_check(broker, reterr);
 	if (code < 0)

@@ -38,7 +38,8 @@ void budget_reserve(struct budget *budget, const struct amounts *want)
 	budget->in_flight++;
 }
 
-void budget_settle(struct budget *budget, const struct amounts *reserved, const struct amounts *spent)
+void budget_settle(struct budget *budget, const struct amounts *reserved,
+		   const struct amounts *spent)
 {
 	for (int kind = 0; kind < BUDGET_KINDS; kind++)
 		budget->reserved.of[kind] -= reserved->of[kind];

@@ -3,8 +3,9 @@
 #define ORCH_JSON_SCAN_H
 
 /*
- * A JSON reader that takes bytes as they come and needs the same small memory for any document: what a
- * sandbox sends and what a provider streams is judged without being held. No I/O, no allocation.
+ * A JSON reader that takes bytes as they come and needs the same small memory for any document:
+ * what a sandbox sends and what a provider streams is judged without being held. No I/O, no
+ * allocation.
  */
 
 #include <stdbool.h>
@@ -18,19 +19,19 @@
 enum json_scan_type { JSON_SCAN_STRING, JSON_SCAN_NUMBER, JSON_SCAN_WORD };
 
 /*
- * A scalar value. `path` joins the keys with dots, an array element is "[]": "message.usage.input_tokens",
- * "tools.[].type". Within a key, '.' and '[' read as '\1', so that no key can imitate a path. `text` is
- * decoded and cut to JSON_SCAN_TEXT - 1 bytes; `whole` tells whether it was cut. Values below a path of more
- * than JSON_SCAN_PATH - 1 bytes are not reported.
+ * A scalar value. `path` joins the keys with dots, an array element is "[]":
+ * "message.usage.input_tokens", "tools.[].type". Within a key, '.' and '[' read as '\1', so that no
+ * key can imitate a path. `text` is decoded and cut to JSON_SCAN_TEXT - 1 bytes; `whole` tells
+ * whether it was cut. Values below a path of more than JSON_SCAN_PATH - 1 bytes are not reported.
  */
-typedef void (*json_scan_fn)(void *userdata, const char *path, enum json_scan_type type, const char *text,
-			     bool whole);
+typedef void (*json_scan_fn)(void *userdata, const char *path, enum json_scan_type type,
+			     const char *text, bool whole);
 
 enum json_scan_state {
 	JSON_SCAN_VALUE,
 	JSON_SCAN_VALUE_OR_END, /* after '[' */
-	JSON_SCAN_KEY_OR_END,   /* after '{' */
-	JSON_SCAN_KEY,          /* after ',' in an object */
+	JSON_SCAN_KEY_OR_END,	/* after '{' */
+	JSON_SCAN_KEY,		/* after ',' in an object */
 	JSON_SCAN_COLON,
 	JSON_SCAN_AFTER, /* a value is complete */
 	JSON_SCAN_IN_STRING,

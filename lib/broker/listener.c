@@ -15,7 +15,8 @@ static void listener_run(void *userdata)
 
 	MHD_run(listener->daemon);
 	if (MHD_get_timeout(listener->daemon, &wait_ms) == MHD_YES)
-		orch_source_timer_set(listener->timer, wait_ms > 3600000 ? 3600000 : (int64_t)wait_ms);
+		orch_source_timer_set(listener->timer,
+				      wait_ms > 3600000 ? 3600000 : (int64_t)wait_ms);
 	else
 		orch_source_timer_set(listener->timer, -1);
 }
@@ -26,13 +27,14 @@ static void on_daemon_ready(void *userdata, uint32_t events)
 	listener_run(userdata);
 }
 
-/* --- a client that leaves while its connection sleeps ----------------------------------------------------- */
+/* --- a client that leaves while its connection sleeps ----------------------------------------- */
 
 static void on_hangup(void *userdata, uint32_t events)
 {
 	struct op *op = userdata;
 	char byte;
-	int fd = MHD_get_connection_info(op->connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+	int fd = MHD_get_connection_info(op->connection, MHD_CONNECTION_INFO_CONNECTION_FD)
+			 ->connect_fd;
 	ssize_t count = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 
 	(void)events;
@@ -48,7 +50,8 @@ static void on_hangup(void *userdata, uint32_t events)
 
 void listener_suspend(struct op *op)
 {
-	int fd = MHD_get_connection_info(op->connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+	int fd = MHD_get_connection_info(op->connection, MHD_CONNECTION_INFO_CONNECTION_FD)
+			 ->connect_fd;
 	MHD_suspend_connection(op->connection);
 	op->suspended = true;
 	/* Without it the end is noticed with the next byte that is sent. */
@@ -65,12 +68,12 @@ void listener_resume(struct op *op)
 	orch_source_timer_set(op->listener->timer, 0);
 }
 
-/* --- responses -------------------------------------------------------------------------------------------- */
+/* --- responses -------------------------------------------------------------------------------- */
 
 static enum MHD_Result answer(struct op *op)
 {
-	struct MHD_Response *response =
-		MHD_create_response_from_buffer(op->answer.length, op->answer.data, MHD_RESPMEM_MUST_COPY);
+	struct MHD_Response *response = MHD_create_response_from_buffer(
+		op->answer.length, op->answer.data, MHD_RESPMEM_MUST_COPY);
 	if (!response)
 		return MHD_NO;
 	if (op->answer_type)
@@ -82,7 +85,8 @@ static enum MHD_Result answer(struct op *op)
 	/* The vendors' SDKs repeat what may pass; this will not (their own header for gateways). */
 	if (op->answer_final)
 		MHD_add_response_header(response, "x-should-retry", "false");
-	enum MHD_Result result = MHD_queue_response(op->connection, (unsigned)op->answer_status, response);
+	enum MHD_Result result =
+		MHD_queue_response(op->connection, (unsigned)op->answer_status, response);
 	MHD_destroy_response(response);
 	op->queued = true;
 	return result;
@@ -132,9 +136,11 @@ static enum MHD_Result stream(struct op *op)
 	if (empty) {
 		response = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
 	} else {
-		uint64_t size = op->content_length > 0 && !op->encoded ? (uint64_t)op->content_length
-								       : MHD_SIZE_UNKNOWN;
-		response = MHD_create_response_from_callback(size, 32768, on_read, op_ref(op), on_read_end);
+		uint64_t size = op->content_length > 0 && !op->encoded
+					? (uint64_t)op->content_length
+					: MHD_SIZE_UNKNOWN;
+		response = MHD_create_response_from_callback(size, 32768, on_read, op_ref(op),
+							     on_read_end);
 	}
 	if (!response) {
 		if (!empty)
@@ -148,7 +154,7 @@ static enum MHD_Result stream(struct op *op)
 	return result;
 }
 
-/* --- the daemon ------------------------------------------------------------------------------------------- */
+/* --- the daemon ------------------------------------------------------------------------------- */
 
 static void *on_target(void *userdata, const char *target, struct MHD_Connection *connection)
 {
@@ -163,9 +169,9 @@ static size_t on_unescape(void *userdata, struct MHD_Connection *connection, cha
 	return strlen(text);
 }
 
-static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connection, const char *url,
-				  const char *method, const char *version, const char *body, size_t *body_length,
-				  void **request)
+static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connection,
+				  const char *url, const char *method, const char *version,
+				  const char *body, size_t *body_length, void **request)
 {
 	struct op *op = *request;
 	(void)userdata, (void)url, (void)version;
@@ -217,19 +223,20 @@ static void on_log(void *userdata, const char *format, va_list arguments)
 	char text[512];
 	vsnprintf(text, sizeof(text), format, arguments);
 	text[strcspn(text, "\r\n")] = '\0';
-	broker_log(listener->broker, ORCH_LOG_DEBUG, "broker: client of %s: %s", listener->principal->name, text);
+	broker_log(listener->broker, ORCH_LOG_DEBUG, "broker: client of %s: %s",
+		   listener->principal->name, text);
 }
 
 static struct MHD_Daemon *daemon_start(struct listener *listener, int fd)
 {
-	return MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL,
-				on_request, listener, MHD_OPTION_EXTERNAL_LOGGER, on_log, listener,
-				MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_URI_LOG_CALLBACK, on_target, listener,
-				MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, NULL, MHD_OPTION_NOTIFY_COMPLETED,
-				on_completed, listener, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-				MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_LIMIT, MHD_OPTION_CONNECTION_TIMEOUT,
-				CLIENT_IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEADERS_LIMIT,
-				MHD_OPTION_END);
+	return MHD_start_daemon(
+		MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL,
+		on_request, listener, MHD_OPTION_EXTERNAL_LOGGER, on_log, listener,
+		MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_URI_LOG_CALLBACK, on_target, listener,
+		MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, NULL, MHD_OPTION_NOTIFY_COMPLETED,
+		on_completed, listener, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+		MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_LIMIT, MHD_OPTION_CONNECTION_TIMEOUT,
+		CLIENT_IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEADERS_LIMIT, MHD_OPTION_END);
 }
 
 int32_t listener_new(orch_broker *broker, int fd, orch_principal *principal, orch_error **reterr)
@@ -246,15 +253,16 @@ int32_t listener_new(orch_broker *broker, int fd, orch_principal *principal, orc
 		code = orch_fail(reterr, ORCH_ESYS, errno, "listener",
 				 "listener %d of %s can not be duplicated", fd, principal->name);
 	if (code == 0 && !(listener->daemon = daemon_start(listener, listener->fd)))
-		code = orch_fail(reterr, ORCH_ESYS, errno, "listener", "no HTTP daemon for listener %d of %s",
-				 fd, principal->name);
+		code = orch_fail(reterr, ORCH_ESYS, errno, "listener",
+				 "no HTTP daemon for listener %d of %s", fd, principal->name);
 	const union MHD_DaemonInfo *epoll =
 		code == 0 ? MHD_get_daemon_info(listener->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
 	if (code == 0)
-		code = orch_source_timer(broker->ctx, 0, listener_run, listener, &listener->timer, reterr);
+		code = orch_source_timer(broker->ctx, 0, listener_run, listener, &listener->timer,
+					 reterr);
 	if (code == 0)
-		code = orch_source_io(broker->ctx, epoll->epoll_fd, ORCH_IO_READ, on_daemon_ready, listener,
-				      &listener->io, reterr);
+		code = orch_source_io(broker->ctx, epoll->epoll_fd, ORCH_IO_READ, on_daemon_ready,
+				      listener, &listener->io, reterr);
 	listener->next = broker->listeners;
 	broker->listeners = listener;
 	if (code < 0) {

@@ -6,9 +6,10 @@
 
 #include "meter.h"
 
-/* --- before ---------------------------------------------------------------------------------------- */
+/* --- before ----------------------------------------------------------------------------------- */
 
-static void take_limit(struct inquiry *inquiry, enum json_scan_type type, const char *text, bool whole)
+static void take_limit(struct inquiry *inquiry, enum json_scan_type type, const char *text,
+		       bool whole)
 {
 	if (inquiry->has_max_output) {
 		inquiry->why = "the body names its output limit twice";
@@ -31,21 +32,24 @@ static bool model_name_valid(const char *text, bool whole, size_t room)
 	return true;
 }
 
-static void on_request_value(void *userdata, const char *path, enum json_scan_type type, const char *text,
-			     bool whole)
+static void on_request_value(void *userdata, const char *path, enum json_scan_type type,
+			     const char *text, bool whole)
 {
 	struct inquiry *inquiry = userdata;
 
-	/* Some readers of JSON take keys without regard to case: whoever means one of these is heard. */
+	/* Some readers of JSON take keys without regard to case: whoever means one of these is
+	 * heard. */
 	if (strcasecmp(path, "model") == 0) {
 		if (inquiry->has_model)
 			inquiry->why = "the body names its model twice";
-		else if (type != JSON_SCAN_STRING || !model_name_valid(text, whole, sizeof(inquiry->model)))
+		else if (type != JSON_SCAN_STRING ||
+			 !model_name_valid(text, whole, sizeof(inquiry->model)))
 			inquiry->why = "the model in the body is not a short plain name";
 		else
 			strcpy(inquiry->model, text);
 		inquiry->has_model = true;
-	} else if (strcasecmp(path, "max_tokens") == 0 || strcasecmp(path, "max_output_tokens") == 0) {
+	} else if (strcasecmp(path, "max_tokens") == 0 ||
+		   strcasecmp(path, "max_output_tokens") == 0) {
 		take_limit(inquiry, type, text, whole);
 	} else if (strcasecmp(path, "stream") == 0) {
 		if (inquiry->has_stream)
@@ -77,12 +81,13 @@ const char *inquiry_end(struct inquiry *inquiry)
 	if (!inquiry->has_model)
 		return "the body names no model";
 	if (inquiry->background)
-		return "a response in the background would be billed out of sight of the budget: send "
+		return "a response in the background would be billed out of sight of the budget: "
+		       "send "
 		       "\"background\": false";
 	return NULL;
 }
 
-/* --- after ----------------------------------------------------------------------------------------- */
+/* --- after ------------------------------------------------------------------------------------ */
 
 static void raise_to(uint64_t *count, uint64_t value)
 {
@@ -120,11 +125,12 @@ static bool type_is_terminal(const char *type)
 	return false;
 }
 
-static void take_error(struct meter *meter, const char *name, enum json_scan_type type, const char *text,
-		       bool whole)
+static void take_error(struct meter *meter, const char *name, enum json_scan_type type,
+		       const char *text, bool whole)
 {
 	uint64_t value;
-	bool number = json_scan_uint(type, text, whole, &value) && value <= INT32_MAX * (uint64_t)1000;
+	bool number =
+		json_scan_uint(type, text, whole, &value) && value <= INT32_MAX * (uint64_t)1000;
 
 	if (strcmp(name, "type") == 0 || (strcmp(name, "code") == 0 && !meter->error_type[0])) {
 		if (type == JSON_SCAN_STRING)
@@ -136,8 +142,8 @@ static void take_error(struct meter *meter, const char *name, enum json_scan_typ
 	}
 }
 
-static void on_response_value(void *userdata, const char *path, enum json_scan_type type, const char *text,
-			      bool whole)
+static void on_response_value(void *userdata, const char *path, enum json_scan_type type,
+			      const char *text, bool whole)
 {
 	struct meter *meter = userdata;
 	uint64_t value;
@@ -251,16 +257,16 @@ uint64_t usage_tokens_in(const struct usage *usage)
 uint64_t usage_micro_usd(const struct usage *usage, const struct prices *prices)
 {
 	/*
-	 * In twentieths of an input token. Anthropic bills a cache read at 0.1, a write for five minutes at
-	 * 1.25 and for an hour at 2 times the input price (platform.claude.com, "Prompt caching", Pricing).
-	 * OpenAI's discount differs by model: its cached tokens are within `input` and billed in full.
+	 * In twentieths of an input token. Anthropic bills a cache read at 0.1, a write for five
+	 * minutes at 1.25 and for an hour at 2 times the input price (platform.claude.com, "Prompt
+	 * caching", Pricing). OpenAI's discount differs by model: its cached tokens are within
+	 * `input` and billed in full.
 	 */
 	uint64_t hour = usage->cache_write_hour < usage->cache_write ? usage->cache_write_hour
 								     : usage->cache_write;
-	unsigned __int128 input = (unsigned __int128)usage->input * 20 +
-				  (unsigned __int128)usage->cache_read * 2 +
-				  (unsigned __int128)(usage->cache_write - hour) * 25 +
-				  (unsigned __int128)hour * 40;
+	unsigned __int128 input =
+		(unsigned __int128)usage->input * 20 + (unsigned __int128)usage->cache_read * 2 +
+		(unsigned __int128)(usage->cache_write - hour) * 25 + (unsigned __int128)hour * 40;
 	/* Saturate before multiplying: counts come from outside. */
 	const unsigned __int128 most = (unsigned __int128)1 << 56;
 	if (input > most)
@@ -273,15 +279,16 @@ uint64_t usage_micro_usd(const struct usage *usage, const struct prices *prices)
 	return total > UINT64_MAX ? UINT64_MAX : (uint64_t)total;
 }
 
-/* --- quota ----------------------------------------------------------------------------------------- */
+/* --- quota ------------------------------------------------------------------------------------ */
 
 /* RFC 3339 in UTC, or seconds since the epoch; 0: neither. */
 static int64_t moment_ms(const char *text)
 {
 	struct tm tm = {0};
 	int end = 0;
-	if (sscanf(text, "%4d-%2d-%2dT%2d:%2d:%2d%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour,
-		   &tm.tm_min, &tm.tm_sec, &end) == 6 && end) {
+	if (sscanf(text, "%4d-%2d-%2dT%2d:%2d:%2d%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday,
+		   &tm.tm_hour, &tm.tm_min, &tm.tm_sec, &end) == 6 &&
+	    end) {
 		if (text[end] == '.')
 			end += 1 + (int)strspn(text + end + 1, "0123456789");
 		if (strcmp(text + end, "Z") != 0 && strcmp(text + end, "+00:00") != 0)
@@ -317,7 +324,8 @@ static const char *after(const char *text, const char *prefix)
 
 static void anthropic_header(struct quota *quota, const char *name, const char *value)
 {
-	static const char *const kinds[] = {"requests-", "tokens-", "input-tokens-", "output-tokens-"};
+	static const char *const kinds[] = {"requests-", "tokens-", "input-tokens-",
+					    "output-tokens-"};
 	const char *what;
 	for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		if (!(what = after(name, kinds[i])))
@@ -372,7 +380,7 @@ int64_t quota_resets_at_ms(const struct quota *quota, const struct meter *meter,
 	for (size_t i = 0; i < sizeof(quota->windows) / sizeof(quota->windows[0]); i++)
 		if (quota->windows[i].exhausted && quota->windows[i].resets_at_ms > latest)
 			latest = quota->windows[i].resets_at_ms;
-	int64_t body_ms = meter->resets_at_s ? meter->resets_at_s * 1000
+	int64_t body_ms = meter->resets_at_s   ? meter->resets_at_s * 1000
 			  : meter->resets_in_s ? now_ms + meter->resets_in_s * 1000
 					       : 0;
 	return body_ms > latest ? body_ms : latest;

@@ -3,14 +3,14 @@
 #define ORCH_BROKER_METER_H
 
 /*
- * What a call to a provider will cost at most, what it did cost, and when a quota comes back: read from the
- * request, the response and the headers as they pass. No I/O.
+ * What a call to a provider will cost at most, what it did cost, and when a quota comes back: read
+ * from the request, the response and the headers as they pass. No I/O.
  */
 
 #include "../core/core-private.h"
 #include "json-scan.h"
 
-/* --- before ---------------------------------------------------------------------------------------- */
+/* --- before ----------------------------------------------------------------------------------- */
 
 struct inquiry {
 	struct json_scan scan;
@@ -25,7 +25,7 @@ void inquiry_feed(struct inquiry *inquiry, const char *bytes, size_t length);
 /* NULL, or why the body is refused. */
 const char *inquiry_end(struct inquiry *inquiry);
 
-/* --- after ----------------------------------------------------------------------------------------- */
+/* --- after ------------------------------------------------------------------------------------ */
 
 /* Tokens by how they are billed. `cache_*` are parts of what the model read, apart from `input`. */
 struct usage {
@@ -46,7 +46,7 @@ struct meter {
 	bool within_event; /* something came since the last blank line */
 	struct usage usage;
 	uint64_t events; /* of a stream: one is at least about a token */
-	bool terminal;   /* the event came with which a stream ends */
+	bool terminal;	 /* the event came with which a stream ends */
 	char error_type[64];
 	int64_t resets_at_s, resets_in_s; /* of an error body; 0: not told */
 };
@@ -62,7 +62,7 @@ uint64_t usage_tokens_in(const struct usage *usage);
 /* Rounded up; saturates. */
 uint64_t usage_micro_usd(const struct usage *usage, const struct prices *prices);
 
-/* --- quota ----------------------------------------------------------------------------------------- */
+/* --- quota ------------------------------------------------------------------------------------ */
 
 struct quota_window {
 	bool exhausted;
@@ -71,7 +71,8 @@ struct quota_window {
 
 struct quota {
 	int64_t retry_at_ms;
-	struct quota_window windows[7]; /* requests, tokens, input, output; unified; codex primary, secondary */
+	struct quota_window
+		windows[7]; /* requests, tokens, input, output; unified; codex primary, secondary */
 };
 
 void quota_header(struct quota *quota, const char *name, const char *value, int64_t now_ms);

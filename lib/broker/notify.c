@@ -5,7 +5,7 @@
 
 #include "broker-private.h"
 
-/* --- what is recorded -------------------------------------------------------------------------------------- */
+/* --- what is recorded ------------------------------------------------------------------------- */
 
 /* Text as it is, other bytes as base64 under another name. */
 static int set_body(json_t *object, const char *bytes, size_t length)
@@ -17,7 +17,8 @@ static int set_body(json_t *object, const char *bytes, size_t length)
 	_cleanup_free_ char *base64 = malloc(room);
 	if (!base64)
 		return -1;
-	sodium_bin2base64(base64, room, (const unsigned char *)bytes, length, sodium_base64_VARIANT_ORIGINAL);
+	sodium_bin2base64(base64, room, (const unsigned char *)bytes, length,
+			  sodium_base64_VARIANT_ORIGINAL);
 	return json_object_set_new(object, "body_base64", json_string(base64));
 }
 
@@ -28,9 +29,11 @@ static char *to_text(json_t *object, int failed)
 	return text;
 }
 
-char *notify_result(int status, const char *content_type, const struct orch_buf *body, bool cut, bool probed)
+char *notify_result(int status, const char *content_type, const struct orch_buf *body, bool cut,
+		    bool probed)
 {
-	json_t *result = json_pack("{s:i, s:b, s:b}", "status", status, "cut", cut, "probed", probed);
+	json_t *result =
+		json_pack("{s:i, s:b, s:b}", "status", status, "cut", cut, "probed", probed);
 	int failed = result ? set_body(result, body->data, body->length) : -1;
 	/* A type that is not UTF-8 is left out. */
 	if (!failed && content_type)
@@ -40,18 +43,18 @@ char *notify_result(int status, const char *content_type, const struct orch_buf 
 
 static char *request_json(const struct op *op, const struct grant *grant)
 {
-	json_t *request = json_pack("{s:s, s:s, s:I, s:s?, s:s?}", "key", op->journal_key, "principal",
-				    op->principal->name, "principal_generation",
-				    (json_int_t)op->principal->generation, "probe_url", grant->probe_url,
-				    "content_type", op->content_type);
+	json_t *request = json_pack("{s:s, s:s, s:I, s:s?, s:s?}", "key", op->journal_key,
+				    "principal", op->principal->name, "principal_generation",
+				    (json_int_t)op->principal->generation, "probe_url",
+				    grant->probe_url, "content_type", op->content_type);
 	int failed = request ? json_object_set_new(request, "url", json_string(grant->url)) : -1;
 	if (!failed)
 		failed = set_body(request, op->body.data, op->body.length);
 	return to_text(request, failed);
 }
 
-static void answer_with(struct op *op, int status, const char *type, const char *body, size_t length,
-			bool replayed)
+static void answer_with(struct op *op, int status, const char *type, const char *body,
+			size_t length, bool replayed)
 {
 	if (op->answered)
 		return;
@@ -73,16 +76,18 @@ static void answer_from_result(struct op *op, bool replayed)
 	const char *type = json_string_value(json_object_get(result, "content_type"));
 
 	if (!json_is_integer(status)) {
-		static const char kept_not[] = "{\"type\":\"done\",\"message\":\"it was done; the response is "
-					       "no longer kept\"}";
+		static const char kept_not[] =
+			"{\"type\":\"done\",\"message\":\"it was done; the response is "
+			"no longer kept\"}";
 		answer_with(op, 200, "application/json", kept_not, sizeof(kept_not) - 1, replayed);
 	} else if (base64) {
 		_cleanup_free_ unsigned char *body = malloc(strlen(base64) + 1);
 		size_t count = 0;
 		if (body)
-			sodium_base642bin(body, strlen(base64), base64, strlen(base64), NULL, &count, NULL,
-					  sodium_base64_VARIANT_ORIGINAL);
-		answer_with(op, (int)json_integer_value(status), type, (const char *)body, count, replayed);
+			sodium_base642bin(body, strlen(base64), base64, strlen(base64), NULL,
+					  &count, NULL, sodium_base64_VARIANT_ORIGINAL);
+		answer_with(op, (int)json_integer_value(status), type, (const char *)body, count,
+			    replayed);
 	} else {
 		answer_with(op, (int)json_integer_value(status), type, json_string_value(text),
 			    json_string_length(text), replayed);
@@ -90,7 +95,7 @@ static void answer_from_result(struct op *op, bool replayed)
 	json_decref(result);
 }
 
-/* --- the end, for the one who asked and those who wait for the same -------------------------------------------- */
+/* --- the end, for the one who asked and those who wait for the same --------------------------- */
 
 static void copy_answer(struct op *waiter, const struct op *op)
 {
@@ -139,12 +144,13 @@ static void end_unknown(struct op *op, const char *code, const char *why)
 	json_t *reason = json_pack("{s:s, s:i}", "code", code, "status", op->status);
 	_cleanup_free_ char *text = to_text(reason, 0);
 	if (orch_action_unknown(op->action, text, text ? strlen(text) : 0, &error) < 0)
-		broker_log(op->broker, ORCH_LOG_ERROR, "broker: %s stays DISPATCHED: %s", op->journal_key,
-			   orch_error_message(error));
+		broker_log(op->broker, ORCH_LOG_ERROR, "broker: %s stays DISPATCHED: %s",
+			   op->journal_key, orch_error_message(error));
 	orch_error_free(error);
 	op_settle(op, &(struct amounts){{1, 0, 0}});
 	op_refuse(op, 409, "outcome_unknown",
-		  "%s was sent under key %s and may have been done: %s. Nothing was repeated. Ask again with the "
+		  "%s was sent under key %s and may have been done: %s. Nothing was repeated. Ask "
+		  "again with the "
 		  "same key: the destination is asked first.",
 		  operation_name(OPERATION_NOTIFY), op->idempotency_key, why);
 	tell(op, ORCH_OPERATION_UNKNOWN, code, op->status);
@@ -154,17 +160,20 @@ static void end_unknown(struct op *op, const char *code, const char *why)
 static void end_failed(struct op *op, const char *code, const char *why, bool was_sent)
 {
 	orch_error *error = NULL;
-	_cleanup_free_ char *result = notify_result(op->status, op->reply_type, &op->reply, op->reply_cut, false);
+	_cleanup_free_ char *result =
+		notify_result(op->status, op->reply_type, &op->reply, op->reply_cut, false);
 	if (orch_action_fail(op->action, result, result ? strlen(result) : 0, &error) < 0)
-		broker_log(op->broker, ORCH_LOG_ERROR, "broker: %s stays DISPATCHED: %s", op->journal_key,
-			   orch_error_message(error));
+		broker_log(op->broker, ORCH_LOG_ERROR, "broker: %s stays DISPATCHED: %s",
+			   op->journal_key, orch_error_message(error));
 	orch_error_free(error);
 	op_settle(op, was_sent ? &(struct amounts){{1, 0, 0}} : NULL);
 	if (was_sent) {
 		op->grant->uses--;
-		answer_with(op, op->status, op->reply_type, op->reply.data, op->reply.length, false);
+		answer_with(op, op->status, op->reply_type, op->reply.data, op->reply.length,
+			    false);
 	} else {
-		op_refuse(op, 502, code, "the destination was not reached, nothing was sent: %s", why);
+		op_refuse(op, 502, code, "the destination was not reached, nothing was sent: %s",
+			  why);
 	}
 	tell(op, ORCH_OPERATION_FAILED, code, op->status);
 	finish(op);
@@ -173,25 +182,27 @@ static void end_failed(struct op *op, const char *code, const char *why, bool wa
 static void end_observed(struct op *op)
 {
 	orch_error *error = NULL;
-	_cleanup_free_ char *result = notify_result(op->status, op->reply_type, &op->reply, op->reply_cut, false);
+	_cleanup_free_ char *result =
+		notify_result(op->status, op->reply_type, &op->reply, op->reply_cut, false);
 	op_settle(op, &(struct amounts){{1, 0, 0}});
 	if (orch_action_observe(op->action, result, result ? strlen(result) : 0, &error) < 0) {
-		refuse_unrecorded(op, &error, "it was sent and answered, but that could not be recorded");
+		refuse_unrecorded(op, &error,
+				  "it was sent and answered, but that could not be recorded");
 		tell(op, ORCH_OPERATION_UNKNOWN, "journal", op->status);
 		finish(op);
 		return;
 	}
 	/* The destination itself said so: there is nothing further to ask. */
 	if (orch_action_confirm(op->action, &error) < 0)
-		broker_log(op->broker, ORCH_LOG_ERROR, "broker: %s stays OBSERVED: %s", op->journal_key,
-			   orch_error_message(error));
+		broker_log(op->broker, ORCH_LOG_ERROR, "broker: %s stays OBSERVED: %s",
+			   op->journal_key, orch_error_message(error));
 	orch_error_free(error);
 	answer_with(op, op->status, op->reply_type, op->reply.data, op->reply.length, false);
 	tell(op, ORCH_OPERATION_OBSERVED, "", op->status);
 	finish(op);
 }
 
-/* --- exchanges with the destination ------------------------------------------------------------------------------- */
+/* --- exchanges with the destination ----------------------------------------------------------- */
 
 static void on_reply_header(void *userdata, const char *name, const char *value)
 {
@@ -268,10 +279,12 @@ static void on_posted(void *userdata, enum call_end how, const char *code, const
 
 static void post(struct op *op)
 {
-	static const struct call_events events = {on_reply_header, on_reply_head, on_reply_body, on_posted};
+	static const struct call_events events = {on_reply_header, on_reply_head, on_reply_body,
+						  on_posted};
 	orch_error *error = NULL;
 	if (orch_action_dispatch(op->action, &error) < 0) {
-		refuse_unrecorded(op, &error, "the dispatch could not be recorded, so nothing was sent");
+		refuse_unrecorded(op, &error,
+				  "the dispatch could not be recorded, so nothing was sent");
 		orch_action_fail(op->action, NULL, 0, NULL);
 		op_settle(op, NULL);
 		finish(op);
@@ -311,7 +324,8 @@ static void begin(struct op *op);
 static void apply_probe(struct op *op, uint32_t outcome, const char *result)
 {
 	orch_error *error = NULL;
-	int32_t code = orch_action_resolve(op->action, outcome, result, result ? strlen(result) : 0, &error);
+	int32_t code = orch_action_resolve(op->action, outcome, result, result ? strlen(result) : 0,
+					   &error);
 	if (code < 0 && code != ORCH_ESTATE) {
 		op_settle(op, NULL);
 		refuse_unrecorded(op, &error, "what the destination said could not be recorded");
@@ -326,7 +340,8 @@ static void apply_probe(struct op *op, uint32_t outcome, const char *result)
 		finish(op);
 		return;
 	}
-	/* Known not to have been applied, or somebody else moved the action on: begin says what is next. */
+	/* Known not to have been applied, or somebody else moved the action on: begin says what is
+	 * next. */
 	op->action = orch_action_unref(op->action);
 	begin(op);
 }
@@ -355,7 +370,8 @@ static void on_probed(void *userdata, enum call_end how, const char *code, const
 		apply_probe(op, ORCH_OUTCOME_NOT_APPLIED, "{\"probed\":true,\"status\":404}");
 	} else if (how == CALL_COMPLETE) {
 		static const char reason[] = "{\"probed\":true,\"code\":\"outcome_unknown\"}";
-		orch_action_resolve(op->action, ORCH_OUTCOME_UNKNOWN, reason, sizeof(reason) - 1, NULL);
+		orch_action_resolve(op->action, ORCH_OUTCOME_UNKNOWN, reason, sizeof(reason) - 1,
+				    NULL);
 		refuse_unknown(op, "the destination could not tell, so a person decides");
 	} else {
 		refuse_unknown(op, why);
@@ -365,7 +381,8 @@ static void on_probed(void *userdata, enum call_end how, const char *code, const
 
 static void probe(struct op *op)
 {
-	static const struct call_events events = {on_reply_header, on_reply_head, on_reply_body, on_probed};
+	static const struct call_events events = {on_reply_header, on_reply_head, on_reply_body,
+						  on_probed};
 	uint32_t state = orch_action_state(op->action);
 	if (state != ORCH_ACTION_DISPATCHED && state != ORCH_ACTION_UNKNOWN) {
 		refuse_unknown(op, "a person decides on it");
@@ -378,8 +395,10 @@ static void probe(struct op *op)
 	op->phase = OP_PROBING;
 	clear_reply(op);
 	_cleanup_free_ char *url = url_with_key(op->grant->probe_url, op->journal_key);
-	const struct call_request request = {
-		.method = "GET", .url = url, .fresh = true, .total_ms = op->broker->connect_timeout_ms};
+	const struct call_request request = {.method = "GET",
+					     .url = url,
+					     .fresh = true,
+					     .total_ms = op->broker->connect_timeout_ms};
 	op->call = url ? call_start(op->broker, &request, &events, op_ref(op)) : NULL;
 	if (op->call)
 		return;
@@ -388,7 +407,7 @@ static void probe(struct op *op)
 	refuse_unknown(op, "no memory to ask the destination");
 }
 
-/* --- admission ---------------------------------------------------------------------------------------------------------- */
+/* --- admission -------------------------------------------------------------------------------- */
 
 static void begin(struct op *op)
 {
@@ -403,10 +422,12 @@ static void begin(struct op *op)
 	opts.request_length = strlen(op->request_json);
 	opts.fingerprint = op->fingerprint;
 	opts.fingerprint_length = sizeof(op->fingerprint);
-	int32_t code = orch_journal_begin(op->broker->journal, &opts, &outcome, &op->action, &error);
+	int32_t code =
+		orch_journal_begin(op->broker->journal, &opts, &outcome, &op->action, &error);
 	if (code < 0 && code != ORCH_ECONFLICT) {
 		op_settle(op, NULL);
-		refuse_unrecorded(op, &error, "the message could not be recorded, so it was not sent");
+		refuse_unrecorded(op, &error,
+				  "the message could not be recorded, so it was not sent");
 		finish(op);
 		return;
 	}
@@ -430,7 +451,8 @@ static void begin(struct op *op)
 	case ORCH_BEGIN_ATTACHED:
 		op_settle(op, NULL);
 		op->answer_retry = true;
-		op_refuse(op, 409, "in_flight", "key %s is being sent just now", op->idempotency_key);
+		op_refuse(op, 409, "in_flight", "key %s is being sent just now",
+			  op->idempotency_key);
 		break;
 	default:
 		op_settle(op, NULL);
@@ -458,7 +480,8 @@ static void wait_for(struct op *op, struct op *other)
 	if (memcmp(op->fingerprint, other->fingerprint, sizeof(op->fingerprint)) != 0) {
 		op->answer_final = true;
 		op_refuse(op, 422, "key_conflict",
-			  "key %s stands for another message, which is being sent just now", op->idempotency_key);
+			  "key %s stands for another message, which is being sent just now",
+			  op->idempotency_key);
 		return;
 	}
 	op->phase = OP_WAITING;
@@ -495,7 +518,8 @@ void notify_dispatch(struct op *op)
 {
 	if (!op->idempotency_key || !idempotency_key_valid(op->idempotency_key)) {
 		op_refuse(op, 400, "idempotency_key",
-			  "notify.send needs an Idempotency-Key header of 1 to 200 visible ASCII characters: the "
+			  "notify.send needs an Idempotency-Key header of 1 to 200 visible ASCII "
+			  "characters: the "
 			  "same for each try of the same message");
 		return;
 	}

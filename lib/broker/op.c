@@ -5,7 +5,7 @@
 
 #include "broker-private.h"
 
-/* --- life --------------------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 struct op *op_new(struct listener *listener, const char *raw_target)
 {
@@ -86,9 +86,10 @@ void op_schedule(struct op *op)
 	broker_wake(op->broker);
 }
 
-/* --- refusals ------------------------------------------------------------------------------------------------- */
+/* --- refusals --------------------------------------------------------------------------------- */
 
-static void refuse(struct op *op, int status, const char *code, const char *format, va_list arguments)
+static void refuse(struct op *op, int status, const char *code, const char *format,
+		   va_list arguments)
 {
 	if (op->answered || op->queued)
 		return;
@@ -99,19 +100,21 @@ static void refuse(struct op *op, int status, const char *code, const char *form
 	broker_scrub(op->broker, &scrub);
 	if (why)
 		scrub_text(&scrub, why);
-	json_t *body = json_pack("{s:s, s:{s:s, s:s}}", "type", "error", "error", "type", code, "message",
-				 why ? why : code);
+	json_t *body = json_pack("{s:s, s:{s:s, s:s}}", "type", "error", "error", "type", code,
+				 "message", why ? why : code);
 	_cleanup_free_ char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
 	json_decref(body);
 	orch_buf_free(&op->answer);
-	orch_buf_puts(&op->answer, text ? text : "{\"type\":\"error\",\"error\":{\"type\":\"memory\"}}");
+	orch_buf_puts(&op->answer,
+		      text ? text : "{\"type\":\"error\",\"error\":{\"type\":\"memory\"}}");
 	free(op->answer_type);
 	op->answer_type = strdup("application/json");
 	op->answered = true;
 	op->answer_status = status;
-	broker_log(op->broker, ORCH_LOG_NOTICE, "broker: %s: %s refused with %d %s: %s", op->principal->name,
-		   op->operation == OPERATION_NONE ? "request" : operation_name(op->operation), status, code,
-		   why ? why : "");
+	broker_log(op->broker, ORCH_LOG_NOTICE, "broker: %s: %s refused with %d %s: %s",
+		   op->principal->name,
+		   op->operation == OPERATION_NONE ? "request" : operation_name(op->operation),
+		   status, code, why ? why : "");
 }
 
 void op_refuse(struct op *op, int status, const char *code, const char *format, ...)
@@ -125,11 +128,12 @@ void op_refuse(struct op *op, int status, const char *code, const char *format, 
 		return;
 	/* What failed after dispatch is told as FAILED or UNKNOWN by whoever ends it. */
 	if (op->phase == OP_READING || op->phase == OP_PROBING)
-		broker_tell(op->broker, op->principal, op->operation, ORCH_OPERATION_REFUSED, code, status, 0);
+		broker_tell(op->broker, op->principal, op->operation, ORCH_OPERATION_REFUSED, code,
+			    status, 0);
 	op_drop_body(op);
 }
 
-/* --- judging the head -------------------------------------------------------------------------------------------- */
+/* --- judging the head ------------------------------------------------------------------------- */
 
 struct head {
 	struct op *op;
@@ -141,7 +145,8 @@ struct head {
 	bool failed;
 };
 
-static enum MHD_Result on_header(void *userdata, enum MHD_ValueKind kind, const char *name, const char *value)
+static enum MHD_Result on_header(void *userdata, enum MHD_ValueKind kind, const char *name,
+				 const char *value)
 {
 	struct head *head = userdata;
 	(void)kind;
@@ -151,7 +156,7 @@ static enum MHD_Result on_header(void *userdata, enum MHD_ValueKind kind, const 
 		head->hosts++;
 		head->host = value;
 	} else if (strcasecmp(name, "upgrade") == 0) {
-		head->websocket = true;
+		head->websocket = head->websocket || strcasecmp(value, "websocket") == 0;
 	} else if (strcasecmp(name, "content-encoding") == 0) {
 		head->encoded = head->encoded || strcasecmp(value, "identity") != 0;
 	} else if (strcasecmp(name, "content-length") == 0) {
@@ -190,7 +195,8 @@ static const char *read_head(struct op *op, struct head *head)
 		return "it has two Host headers";
 	if (head->host && !host_port_valid(head->host))
 		return "its Host header is malformed";
-	if (op->target.authority && (!head->host || !host_port_equal(op->target.authority, head->host)))
+	if (op->target.authority &&
+	    (!head->host || !host_port_equal(op->target.authority, head->host)))
 		return "its target names another host than its Host header";
 	return NULL;
 }
@@ -198,7 +204,8 @@ static const char *read_head(struct op *op, struct head *head)
 static void answer_list(struct op *op)
 {
 	_cleanup_free_ char *may = principal_may(op->principal);
-	json_t *body = json_pack("{s:s, s:s}", "principal", op->principal->name, "may_use", may ? may : "");
+	json_t *body = json_pack("{s:s, s:s}", "principal", op->principal->name, "may_use",
+				 may ? may : "");
 	_cleanup_free_ char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
 	json_decref(body);
 	op->answered = true;
@@ -217,8 +224,9 @@ static bool find_route(struct op *op)
 	if (op->operation == OPERATION_NONE) {
 		_cleanup_free_ char *may = principal_may(op->principal);
 		op_refuse(op, 404, "unknown_operation",
-			  "there is no operation \"%.*s\"; principal %s may use: %s", (int)(length < 64 ? length : 64),
-			  path, op->principal->name, may ? may : "");
+			  "there is no operation \"%.*s\"; principal %s may use: %s",
+			  (int)(length < 64 ? length : 64), path, op->principal->name,
+			  may ? may : "");
 		return false;
 	}
 	const char *code;
@@ -241,9 +249,10 @@ static bool find_route(struct op *op)
 	} else if (ai_route(op->operation, op->method, op->upstream_path, &op->route)) {
 		return true;
 	}
-	op_refuse(op, 404, "unknown_path", "%s %s is not among what %s offers: %s", op->method, op->upstream_path,
-		  operation_name(op->operation),
-		  op->operation == OPERATION_NOTIFY ? "POST /notify.send" : ai_paths(op->operation));
+	op_refuse(op, 404, "unknown_path", "%s %s is not among what %s offers: %s", op->method,
+		  op->upstream_path, operation_name(op->operation),
+		  op->operation == OPERATION_NOTIFY ? "POST /notify.send"
+						    : ai_paths(op->operation));
 	return false;
 }
 
@@ -258,8 +267,16 @@ void op_begin(struct op *op, const char *method)
 		op_refuse(op, 400, "malformed", "the request is refused: %s", why);
 		return;
 	}
-	if (strcmp(op->target.path, "/") == 0 && (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0)) {
+	if (strcmp(op->target.path, "/") == 0 &&
+	    (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0)) {
 		answer_list(op);
+		return;
+	}
+	/* Before the route: a client that is told so goes on with HTTP, one that gets 404 tries
+	 * again. */
+	if (head.websocket) {
+		op_refuse(op, 426, "no_websocket",
+			  "only HTTP is spoken here: configure the client not to try websockets");
 		return;
 	}
 	if (!find_route(op))
@@ -267,9 +284,11 @@ void op_begin(struct op *op, const char *method)
 	size_t limit = op->operation == OPERATION_NOTIFY ? NOTIFY_LIMIT : BODY_LIMIT;
 	if (head.content_length > limit)
 		op_refuse(op, 413, "too_large", "the body has %llu bytes; %s takes at most %zu",
-			  (unsigned long long)head.content_length, operation_name(op->operation), limit);
+			  (unsigned long long)head.content_length, operation_name(op->operation),
+			  limit);
 	else if (head.encoded)
-		op_refuse(op, 415, "encoded", "the body is compressed and can not be judged: send it plain");
+		op_refuse(op, 415, "encoded",
+			  "the body is compressed and can not be judged: send it plain");
 	else if (op->route == ROUTE_HELLO) {
 		op->answered = true;
 		op->answer_status = 200;
@@ -280,17 +299,20 @@ bool op_body(struct op *op, const char *bytes, size_t length)
 {
 	size_t limit = op->operation == OPERATION_NOTIFY ? NOTIFY_LIMIT : BODY_LIMIT;
 	op->body_seen += length;
-	/* A refusal waits for the end of the body, or the client would not read it; but not for ever. */
+	/* A refusal waits for the end of the body, or the client would not read it; but not for
+	 * ever. */
 	if (op->answered)
 		return op->body_seen <= 2 * BODY_LIMIT;
 	if (op->body_seen > limit) {
-		op_refuse(op, 413, "too_large", "the body is longer than %zu bytes, which is what %s takes",
-			  limit, operation_name(op->operation));
+		op_refuse(op, 413, "too_large",
+			  "the body is longer than %zu bytes, which is what %s takes", limit,
+			  operation_name(op->operation));
 		return true;
 	}
 	if (op->principal->body_bytes + length > BODIES_LIMIT) {
 		op->answer_retry = true;
-		op_refuse(op, 503, "busy", "principal %s has %zu bytes of requests open at the same time",
+		op_refuse(op, 503, "busy",
+			  "principal %s has %zu bytes of requests open at the same time",
 			  op->principal->name, op->principal->body_bytes);
 		return true;
 	}
@@ -307,11 +329,13 @@ bool op_body(struct op *op, const char *bytes, size_t length)
 	return true;
 }
 
-/* --- admission ---------------------------------------------------------------------------------------------------- */
+/* --- admission -------------------------------------------------------------------------------- */
 
-static bool budget_room(struct op *op, struct budget *budget, const char *whose, const struct amounts *want)
+static bool budget_room(struct op *op, struct budget *budget, const char *whose,
+			const struct amounts *want)
 {
-	static const char *const codes[BUDGET_KINDS] = {"budget_requests", "budget_tokens", "budget_money"};
+	static const char *const codes[BUDGET_KINDS] = {"budget_requests", "budget_tokens",
+							"budget_money"};
 	static const char *const units[BUDGET_KINDS] = {"requests", "tokens", "micro-USD"};
 	bool final = false;
 	int kind = budget_check(budget, want, &final);
@@ -322,11 +346,13 @@ static bool budget_room(struct op *op, struct budget *budget, const char *whose,
 	op->answer_final = final;
 	op->answer_retry = !final;
 	op_refuse(op, final ? 402 : 429, codes[kind],
-		  "the budget of %s is %s: %llu %s allowed, %llu spent, %llu reserved by calls in flight, %llu "
+		  "the budget of %s is %s: %llu %s allowed, %llu spent, %llu reserved by calls in "
+		  "flight, %llu "
 		  "wanted",
 		  whose, final ? "spent" : "reserved by calls in flight",
 		  (unsigned long long)budget->caps.of[kind], units[kind],
-		  (unsigned long long)budget->spent.of[kind], (unsigned long long)budget->reserved.of[kind],
+		  (unsigned long long)budget->spent.of[kind],
+		  (unsigned long long)budget->reserved.of[kind],
 		  (unsigned long long)want->of[kind]);
 	return false;
 }
@@ -371,7 +397,7 @@ void op_dispatch(struct op *op)
 		ai_dispatch(op);
 }
 
-/* --- between client and upstream -------------------------------------------------------------------------------------- */
+/* --- between client and upstream -------------------------------------------------------------- */
 
 static size_t out_length(const struct op *op)
 {
@@ -435,13 +461,14 @@ static uint32_t op_abort(struct op *op, const char *code)
 	uint32_t event = 0;
 	op->cut = true;
 	if (op->phase == OP_DISPATCHED || op->phase == OP_PROBING)
-		event = op->operation == OPERATION_NOTIFY ? notify_abort(op, code) : ai_abort(op, code);
+		event = op->operation == OPERATION_NOTIFY ? notify_abort(op, code)
+							  : ai_abort(op, code);
 	op->phase = OP_ENDED;
 	return event;
 }
 
-void ops_abort(orch_broker *broker, const orch_principal *principal, const char *code, uint32_t *ret_settled,
-	       uint32_t *ret_unknown)
+void ops_abort(orch_broker *broker, const orch_principal *principal, const char *code,
+	       uint32_t *ret_settled, uint32_t *ret_unknown)
 {
 	struct op *op = broker->ops ? op_ref(broker->ops) : NULL;
 	while (op) {

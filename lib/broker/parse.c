@@ -132,7 +132,8 @@ static size_t host_length(const char *text)
 			if (byte != '.')
 				return length <= 253 ? length : 0;
 			label = 0;
-		} else if (byte < 0x80 && (isalnum(byte) || byte == '_' || (byte == '-' && label))) {
+		} else if (byte < 0x80 &&
+			   (isalnum(byte) || byte == '_' || (byte == '-' && label))) {
 			label++;
 		} else {
 			return 0;
@@ -237,12 +238,13 @@ bool idempotency_key_valid(const char *key)
 	return length >= 1 && length <= 200;
 }
 
-/* --- headers --------------------------------------------------------------------------------------- */
+/* --- headers ---------------------------------------------------------------------------------- */
 
 static bool in_list(const char *name, const char *const *list, bool prefix)
 {
 	for (; *list; list++)
-		if (prefix ? strncasecmp(name, *list, strlen(*list)) == 0 : strcasecmp(name, *list) == 0)
+		if (prefix ? strncasecmp(name, *list, strlen(*list)) == 0
+			   : strcasecmp(name, *list) == 0)
 			return true;
 	return false;
 }
@@ -250,12 +252,27 @@ static bool in_list(const char *name, const char *const *list, bool prefix)
 bool header_goes_up(const char *name)
 {
 	/* Names that either CLI and the vendors' SDKs send and that say nothing about who asks. */
-	static const char *const names[] = {
-		"accept", "accept-language", "anthropic-beta", "anthropic-version",
-		"anthropic-dangerous-direct-browser-access", "content-type", "conversation_id",
-		"idempotency-key", "openai-beta", "originator", "session_id", "session-id", "thread-id",
-		"traceparent", "tracestate", "user-agent", "version", "x-app", "x-client-request-id",
-		"x-request-id", NULL};
+	static const char *const names[] = {"accept",
+					    "accept-language",
+					    "anthropic-beta",
+					    "anthropic-version",
+					    "anthropic-dangerous-direct-browser-access",
+					    "content-type",
+					    "conversation_id",
+					    "idempotency-key",
+					    "openai-beta",
+					    "originator",
+					    "session_id",
+					    "session-id",
+					    "thread-id",
+					    "traceparent",
+					    "tracestate",
+					    "user-agent",
+					    "version",
+					    "x-app",
+					    "x-client-request-id",
+					    "x-request-id",
+					    NULL};
 	static const char *const prefixes[] = {"x-stainless-", "x-codex-", "x-claude-code-", NULL};
 	return in_list(name, names, false) || in_list(name, prefixes, true);
 }
@@ -275,12 +292,24 @@ static bool in_connection(const char *name, const char *connection)
 
 bool header_goes_down(const char *name, const char *connection)
 {
-	/* Hop-by-hop (RFC 9110 section 7.6.1), the framing and the date, which this side makes anew, and what
-	 * would set state for an origin that the client never spoke to. */
-	static const char *const names[] = {
-		"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade",
-		"content-length", "content-encoding", "date", "set-cookie", "set-cookie2", "alt-svc",
-		"strict-transport-security", "www-authenticate", "location", NULL};
+	/* Hop-by-hop (RFC 9110 section 7.6.1), the framing and the date, which this side makes
+	 * anew, and what would set state for an origin that the client never spoke to. */
+	static const char *const names[] = {"connection",
+					    "keep-alive",
+					    "te",
+					    "trailer",
+					    "transfer-encoding",
+					    "upgrade",
+					    "content-length",
+					    "content-encoding",
+					    "date",
+					    "set-cookie",
+					    "set-cookie2",
+					    "alt-svc",
+					    "strict-transport-security",
+					    "www-authenticate",
+					    "location",
+					    NULL};
 	static const char *const prefixes[] = {"proxy-", "x-orch-", NULL};
 	return !in_list(name, names, false) && !in_list(name, prefixes, true) &&
 	       !in_connection(name, connection);
@@ -294,7 +323,7 @@ bool header_value_valid(const char *value)
 	return true;
 }
 
-/* --- secrets ------------------------------------------------------------------------------------------ */
+/* --- secrets ---------------------------------------------------------------------------------- */
 
 void scrub_add(struct scrub *scrub, const char *secret)
 {

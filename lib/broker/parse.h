@@ -6,18 +6,19 @@
 
 #include "../core/core-private.h"
 
-/* --- request targets ------------------------------------------------------------------------------ */
+/* --- request targets -------------------------------------------------------------------------- */
 
 struct target {
 	char *authority; /* of the absolute form; NULL: origin form */
-	char *path;      /* canonical: "/ai.anthropic/v1/messages" */
-	char *query;     /* as it came, checked; NULL: none */
+	char *path;	 /* canonical: "/ai.anthropic/v1/messages" */
+	char *query;	 /* as it came, checked; NULL: none */
 };
 
 /*
- * NULL, or why the target is refused. What has two readings is refused, never repaired: "." and ".."
- * segments, empty segments, encoded slashes, dots in disguise that form one, double encoding, control bytes,
- * anything that is not plain ASCII. Only escapes of unreserved characters (RFC 3986 section 2.3) are decoded.
+ * NULL, or why the target is refused. What has two readings is refused, never repaired: "." and
+ * ".." segments, empty segments, encoded slashes, dots in disguise that form one, double encoding,
+ * control bytes, anything that is not plain ASCII. Only escapes of unreserved characters (RFC 3986
+ * section 2.3) are decoded.
  */
 const char *target_parse(const char *raw, struct target *ret_target);
 void target_clear(struct target *target);
@@ -35,15 +36,17 @@ char *url_with_key(const char *url, const char *key);
 /* 1..200 bytes of visible ASCII. */
 bool idempotency_key_valid(const char *key);
 
-/* --- headers --------------------------------------------------------------------------------------- */
+/* --- headers ---------------------------------------------------------------------------------- */
 
-/* Whether a request header goes on to a provider. A list of what is known: the rest may carry authority. */
+/* Whether a request header goes on to a provider. A list of what is known: the rest may carry
+ * authority. */
 bool header_goes_up(const char *name);
-/* Whether a response header goes back to the client. `connection`: value of the Connection header or NULL. */
+/* Whether a response header goes back to the client. `connection`: value of the Connection header
+ * or NULL. */
 bool header_goes_down(const char *name, const char *connection);
 bool header_value_valid(const char *value);
 
-/* --- secrets ------------------------------------------------------------------------------------------ */
+/* --- secrets ---------------------------------------------------------------------------------- */
 
 #define SCRUB_SECRETS 16
 /* Shorter ones would blot out ordinary text. */
@@ -53,7 +56,8 @@ bool header_value_valid(const char *value);
 struct scrub {
 	const char *secrets[SCRUB_SECRETS]; /* borrowed */
 	unsigned count;
-	struct orch_buf held; /* the end of what came so far, when it may be the start of a secret */
+	struct orch_buf
+		held; /* the end of what came so far, when it may be the start of a secret */
 };
 
 void scrub_add(struct scrub *scrub, const char *secret);

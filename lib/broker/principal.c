@@ -31,10 +31,11 @@ int32_t orch_principal_new(orch_broker *broker, const struct orch_principal_opts
 	if (code < 0)
 		return code;
 	if (!ret_principal || !name_valid(known.name))
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "%s",
-				 ret_principal ? "orch_principal_opts.name must be 1 to 128 visible ASCII "
-						 "characters without quote and backslash"
-					       : "ret_principal is NULL");
+		return orch_fail(
+			reterr, ORCH_EINVAL, 0, NULL, "%s",
+			ret_principal ? "orch_principal_opts.name must be 1 to 128 visible ASCII "
+					"characters without quote and backslash"
+				      : "ret_principal is NULL");
 	orch_principal *principal = calloc(1, sizeof(*principal));
 	char *name = strdup(known.name);
 	if (!principal || !name) {
@@ -94,11 +95,12 @@ static int32_t principal_check(const orch_principal *principal, orch_error **ret
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "the principal is NULL");
 	int32_t code = broker_check(principal->broker, reterr);
 	if (code == 0 && principal->revoked)
-		return orch_fail(reterr, ORCH_ECLOSED, 0, NULL, "principal %s is revoked", principal->name);
+		return orch_fail(reterr, ORCH_ECLOSED, 0, NULL, "principal %s is revoked",
+				 principal->name);
 	return code;
 }
 
-/* --- grants ------------------------------------------------------------------------------------------------- */
+/* --- grants ----------------------------------------------------------------------------------- */
 
 void orch_grant_opts_init(struct orch_grant_opts *opts)
 {
@@ -109,12 +111,15 @@ void orch_grant_opts_init(struct orch_grant_opts *opts)
 static int32_t grant_opts_check(const struct orch_grant_opts *opts, orch_error **reterr)
 {
 	enum operation operation =
-		opts->operation ? operation_find(opts->operation, strlen(opts->operation)) : OPERATION_NONE;
+		opts->operation ? operation_find(opts->operation, strlen(opts->operation))
+				: OPERATION_NONE;
 	if (operation == OPERATION_NONE)
-		return orch_fail(reterr, ORCH_ENOENT, 0, NULL, "there is no operation \"%s\" to grant",
+		return orch_fail(reterr, ORCH_ENOENT, 0, NULL,
+				 "there is no operation \"%s\" to grant",
 				 opts->operation ? opts->operation : "");
 	if (opts->flags & ~ORCH_GRANT_DENY)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "orch_grant_opts.flags has unknown bits");
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_grant_opts.flags has unknown bits");
 	if (opts->key_prefix && *opts->key_prefix &&
 	    (!idempotency_key_valid(opts->key_prefix) || strlen(opts->key_prefix) > 55))
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
@@ -123,8 +128,8 @@ static int32_t grant_opts_check(const struct orch_grant_opts *opts, orch_error *
 		return 0;
 	const char *problem = !opts->url ? "it is NULL" : url_problem(opts->url);
 	if (problem)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "the url of the notify.send grant is refused: %s",
-				 problem);
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "the url of the notify.send grant is refused: %s", problem);
 	problem = opts->probe_url ? url_problem(opts->probe_url) : NULL;
 	if (problem)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
@@ -234,21 +239,23 @@ static const char *reason(const char *code)
 	return "it has no grant for it";
 }
 
-struct grant *principal_allows(orch_principal *principal, enum operation operation, const char **ret_code,
-			       char **ret_why)
+struct grant *principal_allows(orch_principal *principal, enum operation operation,
+			       const char **ret_code, char **ret_why)
 {
-	struct grant *grant = principal->revoked ? NULL : find_grant(principal, operation, ret_code);
+	struct grant *grant =
+		principal->revoked ? NULL : find_grant(principal, operation, ret_code);
 	if (grant)
 		return grant;
 	if (principal->revoked)
 		*ret_code = "no_grant";
 	_cleanup_free_ char *may = principal_may(principal);
-	*ret_why = orch_strdup_printf("principal %s may not use %s: %s. It may use: %s.", principal->name,
-				      operation_name(operation), reason(*ret_code), may ? may : "nothing");
+	*ret_why = orch_strdup_printf("principal %s may not use %s: %s. It may use: %s.",
+				      principal->name, operation_name(operation), reason(*ret_code),
+				      may ? may : "nothing");
 	return NULL;
 }
 
-/* --- listeners, revocation ------------------------------------------------------------------------------------ */
+/* --- listeners, revocation -------------------------------------------------------------------- */
 
 int32_t orch_broker_add_listener(orch_broker *broker, int32_t fd, orch_principal *principal,
 				 orch_error **reterr)
@@ -259,8 +266,8 @@ int32_t orch_broker_add_listener(orch_broker *broker, int32_t fd, orch_principal
 	if (code < 0)
 		return code;
 	if (principal->broker != broker)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "principal %s belongs to another broker",
-				 principal->name);
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "principal %s belongs to another broker", principal->name);
 	int listening = 0, type = 0;
 	socklen_t size = sizeof(int);
 	if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) < 0 || !listening ||
@@ -302,8 +309,8 @@ int32_t orch_principal_revoke(orch_principal *principal, orch_revoke_fn fn, void
 	return 0;
 }
 
-int32_t orch_principal_spent(const orch_principal *principal, uint64_t *ret_requests, uint64_t *ret_tokens,
-			     uint64_t *ret_micro_usd)
+int32_t orch_principal_spent(const orch_principal *principal, uint64_t *ret_requests,
+			     uint64_t *ret_tokens, uint64_t *ret_micro_usd)
 {
 	if (!principal)
 		return ORCH_EINVAL;

@@ -3,7 +3,8 @@
 
 #include "broker-private.h"
 
-/* The recorded address with the key in it; NULL: none, or not a request of this broker's. Freed by the caller. */
+/* The recorded address with the key in it; NULL: none, or not a request of this broker's. Freed by
+ * the caller. */
 static char *probe_url(orch_action *action)
 {
 	size_t length = 0;
@@ -31,7 +32,8 @@ void orch_broker_probe(void *userdata, orch_action *action, orch_probe_reply *re
 	if (status == 200) {
 		_cleanup_free_ char *result =
 			notify_result(200, type, &body, body.length == NOTIFY_LIMIT, true);
-		orch_probe_reply_answer(reply, ORCH_OUTCOME_APPLIED, result, result ? strlen(result) : 0);
+		orch_probe_reply_answer(reply, ORCH_OUTCOME_APPLIED, result,
+					result ? strlen(result) : 0);
 	} else if (status == 404) {
 		orch_probe_reply_answer(reply, ORCH_OUTCOME_NOT_APPLIED, NULL, 0);
 	} else {

@@ -10,7 +10,7 @@
 
 #include "broker-private.h"
 
-/* --- signals -------------------------------------------------------------------------------------------- */
+/* --- signals ---------------------------------------------------------------------------------- */
 
 struct masked {
 	sigset_t old;
@@ -18,8 +18,8 @@ struct masked {
 };
 
 /*
- * Threads that libcurl starts for name resolution inherit the mask: none of the host's signals is to land on
- * them. A SIGPIPE that a TLS library raises meanwhile is taken back.
+ * Threads that libcurl starts for name resolution inherit the mask: none of the host's signals is
+ * to land on them. A SIGPIPE that a TLS library raises meanwhile is taken back.
  */
 static void mask_signals(struct masked *masked)
 {
@@ -43,7 +43,7 @@ static void unmask_signals(const struct masked *masked)
 	pthread_sigmask(SIG_SETMASK, &masked->old, NULL);
 }
 
-/* --- one exchange ------------------------------------------------------------------------------------------ */
+/* --- one exchange ----------------------------------------------------------------------------- */
 
 struct call {
 	orch_broker *broker;
@@ -91,10 +91,12 @@ void headers_free(struct curl_slist *list)
 	curl_slist_free_all(list);
 }
 
-static curl_socket_t open_socket(void *userdata, curlsocktype purpose, struct curl_sockaddr *address)
+static curl_socket_t open_socket(void *userdata, curlsocktype purpose,
+				 struct curl_sockaddr *address)
 {
 	(void)userdata;
-	if (purpose != CURLSOCKTYPE_IPCXN || (address->family != AF_INET && address->family != AF_INET6))
+	if (purpose != CURLSOCKTYPE_IPCXN ||
+	    (address->family != AF_INET && address->family != AF_INET6))
 		return CURL_SOCKET_BAD;
 	return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
@@ -160,7 +162,8 @@ static size_t on_upload(char *room, size_t one, size_t length, void *userdata)
 	return count;
 }
 
-/* libcurl would send a request again when a kept connection dies under it: what was dispatched once is not. */
+/* libcurl would send a request again when a kept connection dies under it: what was dispatched once
+ * is not. */
 static int on_rewind(void *userdata, curl_off_t offset, int origin)
 {
 	(void)userdata, (void)offset, (void)origin;
@@ -211,7 +214,8 @@ static CURLcode set_method(struct call *call, const struct call_request *request
 		return curl_easy_setopt(easy, CURLOPT_HTTPGET, 1L);
 	CURLcode code = curl_easy_setopt(easy, CURLOPT_POST, 1L);
 	code |= curl_easy_setopt(easy, CURLOPT_POSTFIELDS, NULL);
-	code |= curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body_length);
+	code |= curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE,
+				 (curl_off_t)request->body_length);
 	code |= curl_easy_setopt(easy, CURLOPT_READFUNCTION, on_upload);
 	code |= curl_easy_setopt(easy, CURLOPT_READDATA, call);
 	code |= curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, on_rewind);
@@ -263,10 +267,12 @@ struct call *call_start(orch_broker *broker, const struct call_request *request,
 	code |= curl_easy_setopt(call->easy, CURLOPT_FRESH_CONNECT, request->fresh ? 1L : 0L);
 	code |= curl_easy_setopt(call->easy, CURLOPT_FORBID_REUSE, request->fresh ? 1L : 0L);
 	if (request->fresh)
-		code |= curl_easy_setopt(call->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+		code |= curl_easy_setopt(call->easy, CURLOPT_HTTP_VERSION,
+					 (long)CURL_HTTP_VERSION_1_1);
 	if (request->total_ms)
 		code |= curl_easy_setopt(call->easy, CURLOPT_TIMEOUT_MS, (long)request->total_ms);
-	if (code || orch_source_timer(broker->ctx, broker->idle_timeout_ms, on_idle, call, &call->idle, NULL) < 0)
+	if (code || orch_source_timer(broker->ctx, broker->idle_timeout_ms, on_idle, call,
+				      &call->idle, NULL) < 0)
 		return call_stop(call);
 	struct masked masked;
 	mask_signals(&masked);
@@ -343,12 +349,13 @@ static void finish(struct call *call, CURLcode result)
 		snprintf(why, sizeof(why), "no byte came for %lld ms",
 			 (long long)call->broker->idle_timeout_ms);
 	else
-		snprintf(why, sizeof(why), "%s", call->error[0] ? call->error : curl_easy_strerror(result));
+		snprintf(why, sizeof(why), "%s",
+			 call->error[0] ? call->error : curl_easy_strerror(result));
 	call_stop(call);
 	events->done(userdata, end, end == CALL_COMPLETE ? "" : code, why);
 }
 
-/* --- the multi handle in the loop ------------------------------------------------------------------------------ */
+/* --- the multi handle in the loop ------------------------------------------------------------- */
 
 struct curl_socket {
 	orch_broker *broker;
@@ -385,7 +392,8 @@ static void on_socket_ready(void *userdata, uint32_t events)
 {
 	struct curl_socket *entry = userdata;
 	act(entry->broker, entry->fd,
-	    (events & ORCH_IO_READ ? CURL_CSELECT_IN : 0) | (events & ORCH_IO_WRITE ? CURL_CSELECT_OUT : 0));
+	    (events & ORCH_IO_READ ? CURL_CSELECT_IN : 0) |
+		    (events & ORCH_IO_WRITE ? CURL_CSELECT_OUT : 0));
 }
 
 static void socket_remove(orch_broker *broker, struct curl_socket *entry)
@@ -411,7 +419,8 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *userdata, voi
 		curl_multi_assign(broker->multi, fd, NULL);
 		return 0;
 	}
-	uint32_t events = (what & CURL_POLL_IN ? ORCH_IO_READ : 0u) | (what & CURL_POLL_OUT ? ORCH_IO_WRITE : 0u);
+	uint32_t events = (what & CURL_POLL_IN ? ORCH_IO_READ : 0u) |
+			  (what & CURL_POLL_OUT ? ORCH_IO_WRITE : 0u);
 	if (entry) {
 		orch_source_io_set(entry->source, events);
 		return 0;
@@ -423,7 +432,8 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *userdata, voi
 	entry->fd = fd;
 	/* The resolver's own sockets are made without it. */
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
-	if (orch_source_io(broker->ctx, fd, events, on_socket_ready, entry, &entry->source, NULL) < 0) {
+	if (orch_source_io(broker->ctx, fd, events, on_socket_ready, entry, &entry->source, NULL) <
+	    0) {
 		free(entry);
 		return -1;
 	}
@@ -452,13 +462,14 @@ static bool is_nameless_unix_socket(int fd)
 {
 	struct sockaddr_storage address;
 	socklen_t size = sizeof(address);
-	return getsockname(fd, (struct sockaddr *)&address, &size) == 0 && address.ss_family == AF_UNIX &&
-	       size == sizeof(sa_family_t);
+	return getsockname(fd, (struct sockaddr *)&address, &size) == 0 &&
+	       address.ss_family == AF_UNIX && size == sizeof(sa_family_t);
 }
 
 /*
- * libcurl makes the pair of its curl_multi_wakeup() without close-on-exec and keeps it to itself. The pair gets the
- * two lowest free descriptors; it is known by the byte that a wake-up puts into it. Nobody else reads it.
+ * libcurl makes the pair of its curl_multi_wakeup() without close-on-exec and keeps it to itself.
+ * The pair gets the two lowest free descriptors; it is known by the byte that a wake-up puts into
+ * it. Nobody else reads it.
  */
 static void close_wakeup_pair_on_exec(CURLM *multi, const int candidates[2])
 {
@@ -496,7 +507,8 @@ int32_t upstream_init(orch_broker *broker, orch_error **reterr)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	pthread_once(&once, global_init);
-	int32_t code = orch_source_timer(broker->ctx, -1, on_multi_due, broker, &broker->multi_timer, reterr);
+	int32_t code = orch_source_timer(broker->ctx, -1, on_multi_due, broker,
+					 &broker->multi_timer, reterr);
 	if (code < 0)
 		return code;
 	broker->multi = multi_new();
@@ -506,7 +518,8 @@ int32_t upstream_init(orch_broker *broker, orch_error **reterr)
 	curl_multi_setopt(broker->multi, CURLMOPT_SOCKETDATA, broker);
 	curl_multi_setopt(broker->multi, CURLMOPT_TIMERFUNCTION, on_multi_timer);
 	curl_multi_setopt(broker->multi, CURLMOPT_TIMERDATA, broker);
-	/* Streams that shared a connection would be paused together: one slow reader would hold up others. */
+	/* Streams that shared a connection would be paused together: one slow reader would hold up
+	 * others. */
 	curl_multi_setopt(broker->multi, CURLMOPT_PIPELINING, CURLPIPE_NOTHING);
 	return 0;
 }
@@ -527,7 +540,7 @@ void upstream_end(orch_broker *broker)
 	broker->multi_timer = orch_source_remove(broker->multi_timer);
 }
 
-/* --- the waiting form --------------------------------------------------------------------------------------------- */
+/* --- the waiting form ------------------------------------------------------------------------- */
 
 struct bounded {
 	struct orch_buf *buf;

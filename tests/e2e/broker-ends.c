@@ -32,19 +32,21 @@ static void expect(int status, const char *code)
 {
 	struct ask *a;
 	struct reply *reply = post(&a, SMALL);
-	ck_assert_msg(reply->status == status, "%d %s", reply->status, reply->body ? reply->body : "");
+	ck_assert_msg(reply->status == status, "%d %s", reply->status,
+		      reply->body ? reply->body : "");
 	if (code)
 		ck_assert_str_eq(refusal(reply), code);
 	ask_free(a);
 }
 
-/* --- ends that are not the end ------------------------------------------------------------------------------------------ */
+/* --- ends that are not the end ---------------------------------------------------------------- */
 
 static bool nothing_in_flight(void *userdata)
 {
 	struct fixture *f = userdata;
 	return told_count(f, ORCH_OPERATION_DISPATCHED, NULL) ==
-	       told_count(f, ORCH_OPERATION_OBSERVED, NULL) + told_count(f, ORCH_OPERATION_UNKNOWN, NULL) +
+	       told_count(f, ORCH_OPERATION_OBSERVED, NULL) +
+		       told_count(f, ORCH_OPERATION_UNKNOWN, NULL) +
 		       told_count(f, ORCH_OPERATION_FAILED, NULL);
 }
 
@@ -64,7 +66,8 @@ START_TEST(client_that_leaves_is_settled)
 	double began = (double)orch_monotonic_us();
 	for (;;) {
 		json_t *log = upstream_log(fixture);
-		bool cut = json_object_get(json_array_get(json_object_get(log, "requests"), 0), "cut_by_client");
+		bool cut = json_object_get(json_array_get(json_object_get(log, "requests"), 0),
+					   "cut_by_client");
 		json_decref(log);
 		if (cut)
 			break;
@@ -148,10 +151,11 @@ START_TEST(upstream_that_cannot_prove_its_name_gets_nothing)
 	struct ask *a;
 	struct provider provider;
 	struct orch_upstream_opts opts;
-	_cleanup_free_ char *pem =
-		orch_strdup_printf("%s/tests/e2e/broker-self-signed.pem", getenv("ORCH_SOURCE_ROOT"));
+	_cleanup_free_ char *pem = orch_strdup_printf("%s/tests/e2e/broker-self-signed.pem",
+						      getenv("ORCH_SOURCE_ROOT"));
 	provider_start(&provider, pem);
-	_cleanup_free_ char *url = orch_strdup_printf("https://127.0.0.1:%d/usage-1-1", provider.port);
+	_cleanup_free_ char *url =
+		orch_strdup_printf("https://127.0.0.1:%d/usage-1-1", provider.port);
 	orch_upstream_opts_init(&opts);
 	opts.base_url = url;
 	opts.credential = ORCH_CREDENTIAL_BEARER;
@@ -202,7 +206,8 @@ END_TEST
 START_TEST(kept_connection_that_dies_is_not_sent_twice)
 {
 	struct ask *a;
-	/* The first answer leaves a connection open; the second request on it is read and dropped. */
+	/* The first answer leaves a connection open; the second request on it is read and dropped.
+	 */
 	set_upstream(fixture, "ai.anthropic", "usage-1-1", false);
 	expect(200, NULL);
 	set_upstream(fixture, "ai.anthropic", "drop", false);
@@ -284,7 +289,7 @@ START_TEST(quota_reset_is_read)
 }
 END_TEST
 
-/* --- malformed requests ---------------------------------------------------------------------------------------------------- */
+/* --- malformed requests ----------------------------------------------------------------------- */
 
 static void expect_raw(const char *request, int status, const char *code)
 {
@@ -299,28 +304,37 @@ static void expect_raw(const char *request, int status, const char *code)
 
 START_TEST(ambiguous_targets_are_refused)
 {
-	static const char *const targets[] = {
-		"/ai.anthropic/v1/../v1/messages", "/ai.anthropic//v1/messages",
-		"/ai.anthropic/v1%2fmessages", "/ai.anthropic/%2e%2e/ai.openai/v1/responses",
-		"/ai.anthropic/v1/./messages", "/ai.anthropic/v1/%252e%252e/messages",
-		"/ai.anthropic/v1/messages%00", "/ai.anthropic/v1\\messages", "/ai.anthropic/v1/mess%zzages",
-		"/ai.anthropic/v1/messages;x=1", "http://user@127.0.0.1:8080/ai.anthropic/v1/messages",
-		"http://[[127.0.0.1]]/ai.anthropic/v1/messages", "ai.anthropic/v1/messages"};
+	static const char *const targets[] = {"/ai.anthropic/v1/../v1/messages",
+					      "/ai.anthropic//v1/messages",
+					      "/ai.anthropic/v1%2fmessages",
+					      "/ai.anthropic/%2e%2e/ai.openai/v1/responses",
+					      "/ai.anthropic/v1/./messages",
+					      "/ai.anthropic/v1/%252e%252e/messages",
+					      "/ai.anthropic/v1/messages%00",
+					      "/ai.anthropic/v1\\messages",
+					      "/ai.anthropic/v1/mess%zzages",
+					      "/ai.anthropic/v1/messages;x=1",
+					      "http://user@127.0.0.1:8080/ai.anthropic/v1/messages",
+					      "http://[[127.0.0.1]]/ai.anthropic/v1/messages",
+					      "ai.anthropic/v1/messages"};
 	set_upstream(fixture, "ai.anthropic", "usage-1-1", false);
 	for (size_t i = 0; i < sizeof(targets) / sizeof(targets[0]); i++) {
 		_cleanup_free_ char *request = orch_strdup_printf(
-			"POST %s HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
+			"POST %s HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nConnection: "
+			"close\r\nContent-Length: %zu\r\n\r\n%s",
 			targets[i], strlen(SMALL), SMALL);
 		expect_raw(request, 400, "malformed");
 	}
 	ck_assert_uint_eq(upstream_count(fixture), 0);
-	/* Controls: the plain path, one with an escape that has one reading, and the absolute form. */
+	/* Controls: the plain path, one with an escape that has one reading, and the absolute form.
+	 */
 	expect(200, NULL);
 	static const char *const good[] = {"/ai.anthropic/v1/mess%61ges",
 					   "http://127.0.0.1:8080/ai.anthropic/v1/messages"};
 	for (size_t i = 0; i < 2; i++) {
 		_cleanup_free_ char *request = orch_strdup_printf(
-			"POST %s HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
+			"POST %s HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nConnection: "
+			"close\r\nContent-Length: %zu\r\n\r\n%s",
 			good[i], strlen(SMALL), SMALL);
 		expect_raw(request, 200, NULL);
 	}
@@ -330,17 +344,21 @@ END_TEST
 START_TEST(hosts_must_agree)
 {
 	set_upstream(fixture, "ai.anthropic", "usage-1-1", false);
-	expect_raw("GET http://other.example/ai.anthropic/v1/models HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n"
+	expect_raw("GET http://other.example/ai.anthropic/v1/models HTTP/1.1\r\nHost: "
+		   "127.0.0.1:8080\r\n"
 		   "Connection: close\r\n\r\n",
 		   400, "malformed");
-	expect_raw("GET /ai.anthropic/v1/models HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nHost: b.example\r\n"
+	expect_raw("GET /ai.anthropic/v1/models HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nHost: "
+		   "b.example\r\n"
 		   "Connection: close\r\n\r\n",
 		   400, "malformed");
-	expect_raw("GET /ai.anthropic/v1/models HTTP/1.1\r\nHost: [[x]]\r\nConnection: close\r\n\r\n", 400,
-		   "malformed");
+	expect_raw(
+		"GET /ai.anthropic/v1/models HTTP/1.1\r\nHost: [[x]]\r\nConnection: close\r\n\r\n",
+		400, "malformed");
 	ck_assert_uint_eq(upstream_count(fixture), 0);
 	/* The host does not choose the destination, so any well formed one will do. */
-	expect_raw("GET /ai.anthropic/v1/models HTTP/1.1\r\nHost: elsewhere.example\r\nConnection: close\r\n\r\n",
+	expect_raw("GET /ai.anthropic/v1/models HTTP/1.1\r\nHost: elsewhere.example\r\nConnection: "
+		   "close\r\n\r\n",
 		   200, NULL);
 	ck_assert_uint_eq(upstream_count(fixture), 1);
 }
@@ -363,8 +381,10 @@ START_TEST(only_known_paths_and_bodies)
 		{"POST", "/", NULL, 404, "unknown_operation"},
 		{"POST", MESSAGES, "not json", 400, "malformed"},
 		{"POST", MESSAGES, "{\"max_tokens\":1}", 400, "malformed"},
-		{"POST", MESSAGES, "{\"model\":\"m\",\"max_tokens\":1,\"max_tokens\":9}", 400, "malformed"},
-		{"POST", MESSAGES, "{\"model\":\"m\",\"max_tokens\":1,\"Max\\u005ftokens\":9}", 400, "malformed"},
+		{"POST", MESSAGES, "{\"model\":\"m\",\"max_tokens\":1,\"max_tokens\":9}", 400,
+		 "malformed"},
+		{"POST", MESSAGES, "{\"model\":\"m\",\"max_tokens\":1,\"Max\\u005ftokens\":9}", 400,
+		 "malformed"},
 		{"POST", MESSAGES, "{\"model\":\"m\",\"max_tokens\":-1}", 400, "malformed"},
 		{"POST", MESSAGES, "{\"model\":\"m\",\"background\":true}", 400, "malformed"},
 		{"HEAD", "/ai.anthropic", NULL, 200, NULL},
@@ -375,16 +395,21 @@ START_TEST(only_known_paths_and_bodies)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct reply *reply =
 			ask(fixture, &a, cases[i].method, cases[i].path, JSON_BODY, cases[i].body);
-		ck_assert_msg(reply->status == cases[i].status, "%s %s: %d", cases[i].method, cases[i].path,
-			      reply->status);
+		ck_assert_msg(reply->status == cases[i].status, "%s %s: %d", cases[i].method,
+			      cases[i].path, reply->status);
 		if (cases[i].code)
 			ck_assert_str_eq(refusal(reply), cases[i].code);
 		ck_assert_double_lt(reply->end_s, 1);
 		ask_free(a);
 	}
 	ck_assert_uint_eq(upstream_count(fixture), 0);
-	struct reply *reply = ask(fixture, &a, "POST", MESSAGES, "Content-Encoding: zstd\r\n", SMALL);
+	struct reply *reply =
+		ask(fixture, &a, "POST", MESSAGES, "Content-Encoding: zstd\r\n", SMALL);
 	ck_assert_int_eq(reply->status, 415);
+	ask_free(a);
+	reply = ask(fixture, &a, "GET", "/ai.openai/v1/responses", "Upgrade: websocket\r\n", NULL);
+	ck_assert_int_eq(reply->status, 426);
+	ck_assert_str_eq(refusal(reply), "no_websocket");
 	ask_free(a);
 	reply = ask(fixture, &a, "GET", "/ai.anthropic/v1/models/claude-x", NULL, NULL);
 	ck_assert_int_eq(reply->status, 200);
@@ -395,7 +420,8 @@ END_TEST
 START_TEST(too_large_is_named)
 {
 	set_upstream(fixture, "ai.anthropic", "usage-1-1", false);
-	expect_raw("POST " MESSAGES " HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 33554433\r\n\r\n",
+	expect_raw("POST " MESSAGES
+		   " HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 33554433\r\n\r\n",
 		   413, "too_large");
 	/* In chunks nobody can know it beforehand. */
 	struct orch_buf request = {0};
@@ -416,7 +442,7 @@ START_TEST(too_large_is_named)
 }
 END_TEST
 
-/* --- journal --------------------------------------------------------------------------------------------------------------- */
+/* --- journal ---------------------------------------------------------------------------------- */
 
 START_TEST(no_journal_no_operation)
 {
@@ -495,14 +521,15 @@ START_TEST(spending_can_be_summed_from_the_journal)
 }
 END_TEST
 
-/* --- revocation --------------------------------------------------------------------------------------------------------------- */
+/* --- revocation ------------------------------------------------------------------------------- */
 
 struct revoked {
 	unsigned calls, destroyed;
 	uint32_t settled, unknown;
 };
 
-static void on_revoked(void *userdata, orch_principal *principal, uint32_t settled, uint32_t unknown)
+static void on_revoked(void *userdata, orch_principal *principal, uint32_t settled,
+		       uint32_t unknown)
 {
 	struct revoked *revoked = userdata;
 	(void)principal;
@@ -528,12 +555,13 @@ START_TEST(revoke_cuts_and_counts)
 	set_upstream(fixture, "ai.anthropic", "sse-200-50", false);
 	set_upstream(fixture, "ai.openai", "hold-20000-1-1", false);
 	struct ask *streaming = ask_start(fixture, "POST", MESSAGES, JSON_BODY, SMALL);
-	struct ask *waiting =
-		ask_start(fixture, "POST", "/ai.openai/v1/responses", JSON_BODY, "{\"model\":\"m\"}");
+	struct ask *waiting = ask_start(fixture, "POST", "/ai.openai/v1/responses", JSON_BODY,
+					"{\"model\":\"m\"}");
 	run_ms(fixture, 500);
 	ck_assert(!streaming->done && !waiting->done);
-	ck_assert_int_eq(
-		orch_principal_revoke(fixture->principal, on_revoked, &revoked, on_revoked_destroyed, NULL), 0);
+	ck_assert_int_eq(orch_principal_revoke(fixture->principal, on_revoked, &revoked,
+					       on_revoked_destroyed, NULL),
+			 0);
 	ck_assert_uint_eq(revoked.calls, 0);
 	run_until(fixture, revocation_came, &revoked);
 	ck_assert_uint_eq(revoked.calls, 1);
@@ -547,10 +575,11 @@ START_TEST(revoke_cuts_and_counts)
 	/* The listener is closed for whoever holds the socket besides. */
 	struct reply late = ask_direct(fixture->port, "GET / HTTP/1.0\r\n\r\n");
 	ck_assert_int_eq(late.error, ECONNREFUSED);
-	ck_assert_int_eq(orch_principal_revoke(fixture->principal, NULL, NULL, NULL, NULL), ORCH_ECLOSED);
-	ck_assert_int_eq(
-		orch_broker_add_listener(fixture->broker, fixture->listener, fixture->principal, NULL),
-		ORCH_ECLOSED);
+	ck_assert_int_eq(orch_principal_revoke(fixture->principal, NULL, NULL, NULL, NULL),
+			 ORCH_ECLOSED);
+	ck_assert_int_eq(orch_broker_add_listener(fixture->broker, fixture->listener,
+						  fixture->principal, NULL),
+			 ORCH_ECLOSED);
 	ask_free(streaming);
 	ask_free(waiting);
 	/* Another principal of the same broker is not touched. */
@@ -561,8 +590,8 @@ START_TEST(revoke_cuts_and_counts)
 }
 END_TEST
 
-static void revoke_inside(void *userdata, orch_principal *principal, const char *operation, uint32_t event,
-			  const char *code, int32_t status, int64_t quota)
+static void revoke_inside(void *userdata, orch_principal *principal, const char *operation,
+			  uint32_t event, const char *code, int32_t status, int64_t quota)
 {
 	(void)operation, (void)code, (void)status, (void)quota;
 	if (event != ORCH_OPERATION_DISPATCHED)
@@ -602,7 +631,7 @@ START_TEST(dropping_the_broker_ends_what_is_in_flight)
 }
 END_TEST
 
-/* --- what is left behind ---------------------------------------------------------------------------------- */
+/* --- what is left behind ---------------------------------------------------------------------- */
 
 static unsigned open_fds(bool inherited_only)
 {
@@ -624,7 +653,8 @@ START_TEST(no_descriptor_leaks)
 		unsigned before = open_fds(false);
 		for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
 			set_upstream(fixture, "ai.anthropic", modes[i], false);
-			struct ask *a = ask_start(fixture, i % 2 ? "POST" : "stop:50:POST", MESSAGES, JSON_BODY, SMALL);
+			struct ask *a = ask_start(fixture, i % 2 ? "POST" : "stop:50:POST",
+						  MESSAGES, JSON_BODY, SMALL);
 			ask_wait(fixture, a);
 			ask_free(a);
 			run_ms(fixture, 100);
@@ -645,7 +675,7 @@ START_TEST(no_descriptor_leaks)
 }
 END_TEST
 
-/* --- the host's own loop ------------------------------------------------------------------------------------------------------- */
+/* --- the host's own loop ---------------------------------------------------------------------- */
 
 START_TEST(works_in_a_foreign_loop)
 {

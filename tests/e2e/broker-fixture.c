@@ -12,7 +12,7 @@
 
 #include "broker-fixture.h"
 
-/* --- the provider ---------------------------------------------------------------------------------------- */
+/* --- the provider ----------------------------------------------------------------------------- */
 
 void provider_start(struct provider *provider, const char *pem)
 {
@@ -27,13 +27,15 @@ void provider_start(struct provider *provider, const char *pem)
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, in[0], 0);
 	posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-	ck_assert_int_eq(posix_spawn(&provider->pid, "/usr/bin/env", &actions, NULL, argv, envp), 0);
+	ck_assert_int_eq(posix_spawn(&provider->pid, "/usr/bin/env", &actions, NULL, argv, envp),
+			 0);
 	posix_spawn_file_actions_destroy(&actions);
 	close(in[0]);
 	close(out[1]);
 	char line[32] = "";
 	size_t length = 0;
-	while (length < sizeof(line) - 1 && read(out[0], line + length, 1) == 1 && line[length] != '\n')
+	while (length < sizeof(line) - 1 && read(out[0], line + length, 1) == 1 &&
+	       line[length] != '\n')
 		length++;
 	close(out[0]);
 	provider->stdin_fd = in[1];
@@ -53,10 +55,10 @@ static int remove_entry(const char *path, const struct stat *status, int type, s
 	return remove(path);
 }
 
-/* --- the broker -------------------------------------------------------------------------------------------- */
+/* --- the broker ------------------------------------------------------------------------------- */
 
-static void on_told(void *userdata, orch_principal *principal, const char *operation, uint32_t event,
-		    const char *code, int32_t status, int64_t quota_resets_at_ms)
+static void on_told(void *userdata, orch_principal *principal, const char *operation,
+		    uint32_t event, const char *code, int32_t status, int64_t quota_resets_at_ms)
 {
 	struct fixture *fixture = userdata;
 	ck_assert_uint_lt(fixture->told_count, 512);
@@ -76,7 +78,8 @@ static void on_destroyed(void *userdata)
 
 int listen_anywhere(int *ret_port)
 {
-	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in address = {.sin_family = AF_INET,
+				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t size = sizeof(address);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
@@ -86,7 +89,8 @@ int listen_anywhere(int *ret_port)
 	return fd;
 }
 
-void fixture_principal(struct fixture *fixture, uint64_t requests, uint64_t tokens, uint64_t micro_usd)
+void fixture_principal(struct fixture *fixture, uint64_t requests, uint64_t tokens,
+		       uint64_t micro_usd)
 {
 	struct orch_principal_opts opts;
 	orch_principal_opts_init(&opts);
@@ -100,8 +104,9 @@ void fixture_principal(struct fixture *fixture, uint64_t requests, uint64_t toke
 		close(fixture->listener);
 	ck_assert_int_eq(orch_principal_new(fixture->broker, &opts, &fixture->principal, NULL), 0);
 	fixture->listener = listen_anywhere(&fixture->port);
-	ck_assert_int_eq(
-		orch_broker_add_listener(fixture->broker, fixture->listener, fixture->principal, NULL), 0);
+	ck_assert_int_eq(orch_broker_add_listener(fixture->broker, fixture->listener,
+						  fixture->principal, NULL),
+			 0);
 }
 
 static void on_log(void *userdata, uint32_t level, const char *message)
@@ -131,7 +136,8 @@ void fixture_open(struct fixture *fixture, const struct orch_broker_opts *given)
 		opts = *given;
 	opts.journal = fixture->journal;
 	ck_assert_int_eq(orch_broker_new(fixture->ctx, &opts, &fixture->broker, NULL), 0);
-	ck_assert_int_eq(orch_broker_on_operation(fixture->broker, on_told, fixture, on_destroyed, NULL), 0);
+	ck_assert_int_eq(
+		orch_broker_on_operation(fixture->broker, on_told, fixture, on_destroyed, NULL), 0);
 	fixture_principal(fixture, 0, 0, 0);
 }
 
@@ -151,7 +157,8 @@ struct fixture *fixture_new(void)
 	struct fixture *fixture = calloc(1, sizeof(*fixture));
 	strcpy(fixture->folder, "/tmp/orch-broker-XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(fixture->folder));
-	snprintf(fixture->journal_path, sizeof(fixture->journal_path), "%s/journal", fixture->folder);
+	snprintf(fixture->journal_path, sizeof(fixture->journal_path), "%s/journal",
+		 fixture->folder);
 	fixture->listener = -1;
 	provider_start(&fixture->upstream, NULL);
 	fixture_open(fixture, NULL);
@@ -170,7 +177,8 @@ void set_upstream(struct fixture *fixture, const char *operation, const char *mo
 {
 	struct orch_upstream_opts opts;
 	orch_error *error = NULL;
-	_cleanup_free_ char *url = orch_strdup_printf("http://127.0.0.1:%d/%s", fixture->upstream.port, mode);
+	_cleanup_free_ char *url =
+		orch_strdup_printf("http://127.0.0.1:%d/%s", fixture->upstream.port, mode);
 	orch_upstream_opts_init(&opts);
 	opts.base_url = url;
 	opts.credential = ORCH_CREDENTIAL_API_KEY;
@@ -188,9 +196,11 @@ void grant(struct fixture *fixture, const char *operation, const char *path, con
 	struct orch_grant_opts opts;
 	orch_error *error = NULL;
 	_cleanup_free_ char *url =
-		path ? orch_strdup_printf("http://127.0.0.1:%d/%s", fixture->upstream.port, path) : NULL;
+		path ? orch_strdup_printf("http://127.0.0.1:%d/%s", fixture->upstream.port, path)
+		     : NULL;
 	_cleanup_free_ char *probe_url =
-		probe_path ? orch_strdup_printf("http://127.0.0.1:%d/%s", fixture->upstream.port, probe_path)
+		probe_path ? orch_strdup_printf("http://127.0.0.1:%d/%s", fixture->upstream.port,
+						probe_path)
 			   : NULL;
 	orch_grant_opts_init(&opts);
 	opts.operation = operation;
@@ -201,7 +211,7 @@ void grant(struct fixture *fixture, const char *operation, const char *path, con
 	ck_assert_msg(code == 0, "%s", orch_error_message(error));
 }
 
-/* --- clients -------------------------------------------------------------------------------------------------- */
+/* --- clients ---------------------------------------------------------------------------------- */
 
 static double seconds(void)
 {
@@ -275,7 +285,8 @@ static void exchange(struct ask *ask)
 	}
 	size_t sent = 0;
 	while (sent < ask->request_length) {
-		ssize_t count = send(fd, ask->request + sent, ask->request_length - sent, MSG_NOSIGNAL);
+		ssize_t count =
+			send(fd, ask->request + sent, ask->request_length - sent, MSG_NOSIGNAL);
 		if (count < 0)
 			break;
 		sent += (size_t)count;
@@ -338,18 +349,19 @@ struct ask *ask_raw(struct fixture *fixture, const char *request)
 	return ask;
 }
 
-struct ask *ask_start(struct fixture *fixture, const char *method, const char *path, const char *headers,
-		      const char *body)
+struct ask *ask_start(struct fixture *fixture, const char *method, const char *path,
+		      const char *headers, const char *body)
 {
-	/* "slow:N:" and "stop:N:" before the method set pause_ms and stop_after_ms, "cut:N:" stop_after. */
+	/* "slow:N:" and "stop:N:" before the method set pause_ms and stop_after_ms, "cut:N:"
+	 * stop_after. */
 	unsigned number = 0;
 	char word[8] = "";
 	if (sscanf(method, "%7[a-z]:%u:", word, &number) == 2)
 		method = strrchr(method, ':') + 1;
-	char *request = orch_strdup_printf("%s %s HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nConnection: close\r\n"
-					   "Content-Length: %zu\r\n%s\r\n%s",
-					   method, path, body ? strlen(body) : 0, headers ? headers : "",
-					   body ? body : "");
+	char *request = orch_strdup_printf(
+		"%s %s HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nConnection: close\r\n"
+		"Content-Length: %zu\r\n%s\r\n%s",
+		method, path, body ? strlen(body) : 0, headers ? headers : "", body ? body : "");
 	struct ask *ask = ask_new(fixture, request);
 	if (strcmp(word, "slow") == 0)
 		ask->pause_ms = number;
@@ -396,8 +408,8 @@ struct ask *ask_free(struct ask *ask)
 	return NULL;
 }
 
-struct reply *ask(struct fixture *fixture, struct ask **ret_ask, const char *method, const char *path,
-		  const char *headers, const char *body)
+struct reply *ask(struct fixture *fixture, struct ask **ret_ask, const char *method,
+		  const char *path, const char *headers, const char *body)
 {
 	*ret_ask = ask_start(fixture, method, path, headers, body);
 	return ask_wait(fixture, *ret_ask);
@@ -405,19 +417,22 @@ struct reply *ask(struct fixture *fixture, struct ask **ret_ask, const char *met
 
 struct reply ask_direct(int port, const char *request)
 {
-	struct ask ask = {.port = port, .request = (char *)request, .request_length = strlen(request)};
+	struct ask ask = {
+		.port = port, .request = (char *)request, .request_length = strlen(request)};
 	exchange(&ask);
 	return ask.reply;
 }
 
-/* --- what was seen ------------------------------------------------------------------------------------------------ */
+/* --- what was seen ---------------------------------------------------------------------------- */
 
 const char *refusal(const struct reply *reply)
 {
 	static char code[64];
 	json_t *body = reply->body ? json_loads(reply->body, 0, NULL) : NULL;
-	const char *type = json_string_value(json_object_get(json_object_get(body, "error"), "type"));
-	const char *message = json_string_value(json_object_get(json_object_get(body, "error"), "message"));
+	const char *type =
+		json_string_value(json_object_get(json_object_get(body, "error"), "type"));
+	const char *message =
+		json_string_value(json_object_get(json_object_get(body, "error"), "message"));
 	snprintf(code, sizeof(code), "%s", type && message && *message ? type : "(none)");
 	json_decref(body);
 	return code;
@@ -425,8 +440,9 @@ const char *refusal(const struct reply *reply)
 
 json_t *upstream_log(struct fixture *fixture)
 {
-	struct reply reply = ask_direct(fixture->upstream.port,
-					"GET /log HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+	struct reply reply =
+		ask_direct(fixture->upstream.port,
+			   "GET /log HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
 	ck_assert_int_eq(reply.status, 200);
 	json_t *log = json_loads(reply.body, 0, NULL);
 	ck_assert_ptr_nonnull(log);
@@ -446,7 +462,8 @@ size_t upstream_count(struct fixture *fixture)
 json_int_t applied(struct fixture *fixture, const char *key)
 {
 	json_t *log = upstream_log(fixture);
-	json_int_t count = json_integer_value(json_object_get(json_object_get(log, "applied"), key));
+	json_int_t count =
+		json_integer_value(json_object_get(json_object_get(log, "applied"), key));
 	json_decref(log);
 	return count;
 }
@@ -455,7 +472,8 @@ unsigned told_count(const struct fixture *fixture, uint32_t event, const char *c
 {
 	unsigned count = 0;
 	for (unsigned i = 0; i < fixture->told_count; i++)
-		count += fixture->told[i].event == event && (!code || strcmp(fixture->told[i].code, code) == 0);
+		count += fixture->told[i].event == event &&
+			 (!code || strcmp(fixture->told[i].code, code) == 0);
 	return count;
 }
 

@@ -3,8 +3,9 @@
 #define BROKER_FIXTURE_H
 
 /*
- * A broker with one principal behind a listener on loopback, a provider (broker-upstream.py) as a process of its
- * own, and clients on threads of their own, so that the broker's loop has the main thread for itself.
+ * A broker with one principal behind a listener on loopback, a provider (broker-upstream.py) as a
+ * process of its own, and clients on threads of their own, so that the broker's loop has the main
+ * thread for itself.
  */
 
 #include <check.h>
@@ -49,17 +50,17 @@ struct reply {
 	int status;
 	char *head, *body;
 	size_t length;
-	bool whole; /* by its own framing */
+	bool whole;		    /* by its own framing */
 	double first_body_s, end_s; /* since the request was sent */
-	int error; /* of connect, send or recv */
+	int error;		    /* of connect, send or recv */
 };
 
 struct ask {
 	int port;
 	char *request;
 	size_t request_length;
-	unsigned pause_ms;   /* before each read: a slow reader */
-	size_t stop_after;   /* bytes, then the connection is closed; 0: at the end */
+	unsigned pause_ms;	/* before each read: a slow reader */
+	size_t stop_after;	/* bytes, then the connection is closed; 0: at the end */
 	unsigned stop_after_ms; /* then the connection is closed; 0: no limit */
 	struct reply reply;
 	atomic_bool done;
@@ -76,22 +77,23 @@ void fixture_free(struct fixture *fixture);
 void fixture_open(struct fixture *fixture, const struct orch_broker_opts *opts);
 void fixture_close(struct fixture *fixture);
 /* Principal "p" with budgets, behind the fixture's listener. */
-void fixture_principal(struct fixture *fixture, uint64_t requests, uint64_t tokens, uint64_t micro_usd);
+void fixture_principal(struct fixture *fixture, uint64_t requests, uint64_t tokens,
+		       uint64_t micro_usd);
 int listen_anywhere(int *ret_port);
 /* base_url is http://127.0.0.1:PORT/mode. Prices: 1 and 2 USD per million tokens if `priced`. */
 void set_upstream(struct fixture *fixture, const char *operation, const char *mode, bool priced);
 void grant(struct fixture *fixture, const char *operation, const char *url, const char *probe_url);
 
 /* Starts a request on a thread of its own; "Host" and "Content-Length" are added. */
-struct ask *ask_start(struct fixture *fixture, const char *method, const char *path, const char *headers,
-		      const char *body);
+struct ask *ask_start(struct fixture *fixture, const char *method, const char *path,
+		      const char *headers, const char *body);
 struct ask *ask_raw(struct fixture *fixture, const char *request);
 /* Runs the loop until it has come to its end. */
 struct reply *ask_wait(struct fixture *fixture, struct ask *ask);
 struct ask *ask_free(struct ask *ask);
 /* All of it; freed by ask_free() of what *ret_ask gets. */
-struct reply *ask(struct fixture *fixture, struct ask **ret_ask, const char *method, const char *path,
-		  const char *headers, const char *body);
+struct reply *ask(struct fixture *fixture, struct ask **ret_ask, const char *method,
+		  const char *path, const char *headers, const char *body);
 void run_ms(struct fixture *fixture, int64_t ms);
 void run_until(struct fixture *fixture, bool (*done)(void *userdata), void *userdata);
 

@@ -18,7 +18,8 @@ static void teardown(void)
 
 static struct reply *notify(struct ask **ret_ask, const char *key, const char *body)
 {
-	_cleanup_free_ char *headers = orch_strdup_printf("Content-Type: text/plain\r\nIdempotency-Key: %s\r\n", key);
+	_cleanup_free_ char *headers =
+		orch_strdup_printf("Content-Type: text/plain\r\nIdempotency-Key: %s\r\n", key);
 	return ask(fixture, ret_ask, "POST", "/notify.send", headers, body);
 }
 
@@ -26,7 +27,8 @@ static void expect(const char *key, const char *body, int status, const char *co
 {
 	struct ask *a;
 	struct reply *reply = notify(&a, key, body);
-	ck_assert_msg(reply->status == status, "%s: %d %s", key, reply->status, reply->body ? reply->body : "");
+	ck_assert_msg(reply->status == status, "%s: %d %s", key, reply->status,
+		      reply->body ? reply->body : "");
 	if (code)
 		ck_assert_str_eq(refusal(reply), code);
 	ck_assert_int_eq(strcasestr(reply->head, "\r\nx-orch-replayed: 1\r\n") != NULL, replayed);
@@ -75,7 +77,8 @@ START_TEST(key_and_grant_are_needed)
 	ck_assert_int_eq(reply->status, 400);
 	ck_assert_str_eq(refusal(reply), "idempotency_key");
 	ask_free(a);
-	reply = ask(fixture, &a, "POST", "/notify.send", "Idempotency-Key: a\r\nIdempotency-Key: b\r\n", "x");
+	reply = ask(fixture, &a, "POST", "/notify.send",
+		    "Idempotency-Key: a\r\nIdempotency-Key: b\r\n", "x");
 	ck_assert_int_eq(reply->status, 400);
 	ask_free(a);
 	reply = ask(fixture, &a, "GET", "/notify.send", "Idempotency-Key: a\r\n", NULL);
@@ -98,7 +101,8 @@ END_TEST
 START_TEST(one_time_grant_still_replays)
 {
 	struct orch_grant_opts opts;
-	_cleanup_free_ char *url = orch_strdup_printf("http://127.0.0.1:%d/notify/ok", fixture->upstream.port);
+	_cleanup_free_ char *url =
+		orch_strdup_printf("http://127.0.0.1:%d/notify/ok", fixture->upstream.port);
 	orch_grant_opts_init(&opts);
 	opts.operation = "notify.send";
 	opts.url = url;
@@ -118,7 +122,8 @@ START_TEST(same_key_at_the_same_time_is_sent_once)
 	unsigned replayed = 0;
 	grant(fixture, "notify.send", "notify/late", "probe/ask/{key}");
 	for (int i = 0; i < 6; i++)
-		asks[i] = ask_start(fixture, "POST", "/notify.send", "Idempotency-Key: k\r\n", "hello");
+		asks[i] = ask_start(fixture, "POST", "/notify.send", "Idempotency-Key: k\r\n",
+				    "hello");
 	for (int i = 0; i < 6; i++) {
 		struct reply *reply = ask_wait(fixture, asks[i]);
 		ck_assert_int_eq(reply->status, 201);
@@ -134,7 +139,8 @@ END_TEST
 START_TEST(client_that_leaves_does_not_undo_the_message)
 {
 	grant(fixture, "notify.send", "notify/late", NULL);
-	struct ask *a = ask_start(fixture, "stop:100:POST", "/notify.send", "Idempotency-Key: k\r\n", "hello");
+	struct ask *a = ask_start(fixture, "stop:100:POST", "/notify.send",
+				  "Idempotency-Key: k\r\n", "hello");
 	ask_wait(fixture, a);
 	ask_free(a);
 	run_ms(fixture, 600);
@@ -225,11 +231,13 @@ START_TEST(destination_that_is_down_is_known_not_reached)
 }
 END_TEST
 
-/* The broker goes while the message is under way: DISPATCHED or UNKNOWN, and the destination has it. */
+/* The broker goes while the message is under way: DISPATCHED or UNKNOWN, and the destination has
+ * it. */
 static void leave_in_flight(void)
 {
 	grant(fixture, "notify.send", "notify/late", "probe/ask/{key}");
-	struct ask *a = ask_start(fixture, "POST", "/notify.send", "Idempotency-Key: k\r\n", "hello");
+	struct ask *a =
+		ask_start(fixture, "POST", "/notify.send", "Idempotency-Key: k\r\n", "hello");
 	run_ms(fixture, 150);
 	fixture->broker = orch_broker_unref(fixture->broker);
 	ask_wait(fixture, a);
@@ -258,8 +266,8 @@ START_TEST(recovery_asks_by_the_recorded_address)
 	orch_action *action;
 	leave_in_flight();
 	restart();
-	ck_assert_int_eq(orch_journal_recover(fixture->journal, "notify.", orch_broker_probe, fixture->broker,
-					      &recovery, NULL),
+	ck_assert_int_eq(orch_journal_recover(fixture->journal, "notify.", orch_broker_probe,
+					      fixture->broker, &recovery, NULL),
 			 0);
 	ck_assert_uint_eq(orch_recovery_count(recovery), 1);
 	ck_assert_int_eq(orch_recovery_row(recovery, 0, &action, &before, &probe, NULL), 0);
@@ -276,8 +284,10 @@ END_TEST
 START_TEST(revoke_leaves_a_message_unknown)
 {
 	grant(fixture, "notify.send", "notify/late", "probe/ask/{key}");
-	struct ask *a = ask_start(fixture, "POST", "/notify.send", "Idempotency-Key: k\r\n", "hello");
-	struct ask *b = ask_start(fixture, "POST", "/notify.send", "Idempotency-Key: k\r\n", "hello");
+	struct ask *a =
+		ask_start(fixture, "POST", "/notify.send", "Idempotency-Key: k\r\n", "hello");
+	struct ask *b =
+		ask_start(fixture, "POST", "/notify.send", "Idempotency-Key: k\r\n", "hello");
 	run_ms(fixture, 150);
 	ck_assert_int_eq(orch_principal_revoke(fixture->principal, NULL, NULL, NULL, NULL), 0);
 	ck_assert_int_eq(ask_wait(fixture, a)->status, 0);

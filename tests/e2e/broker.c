@@ -24,7 +24,7 @@ static struct reply *post(struct ask **ret_ask, const char *body)
 	return ask(fixture, ret_ask, "POST", MESSAGES, JSON_BODY, body);
 }
 
-/* --- streaming ------------------------------------------------------------------------------------------------ */
+/* --- streaming -------------------------------------------------------------------------------- */
 
 START_TEST(response_streams_while_upstream_still_writes)
 {
@@ -106,7 +106,8 @@ START_TEST(slow_client_holds_upstream_back)
 	slow->stop_after = 4 << 20;
 	long before = resident_kib();
 	run_ms(fixture, 1500);
-	/* Of 64 MiB, what fits into the socket buffers of two connections and one buffer of ours has gone. */
+	/* Of 64 MiB, what fits into the socket buffers of two connections and one buffer of ours
+	 * has gone. */
 	json_t *log = upstream_log(fixture);
 	json_int_t sent = json_integer_value(
 		json_object_get(json_array_get(json_object_get(log, "requests"), 0), "sent"));
@@ -169,7 +170,7 @@ START_TEST(connection_is_kept_for_several_requests)
 }
 END_TEST
 
-/* --- credentials ---------------------------------------------------------------------------------------------- */
+/* --- credentials ------------------------------------------------------------------------------ */
 
 static unsigned echoed(const char *body, const char *name, const char *value)
 {
@@ -177,8 +178,7 @@ static unsigned echoed(const char *body, const char *name, const char *value)
 	size_t index;
 	json_t *headers = json_loads(body, 0, NULL), *header;
 	ck_assert_ptr_nonnull(headers);
-	json_array_foreach(headers, index, header)
-	{
+	json_array_foreach (headers, index, header) {
 		const char *n = json_string_value(json_array_get(header, 0));
 		const char *v = json_string_value(json_array_get(header, 1));
 		count += strcasecmp(n, name) == 0 && (!value || strcmp(v, value) == 0);
@@ -191,14 +191,16 @@ START_TEST(client_authority_is_stripped_and_the_secret_never_comes_back)
 {
 	struct ask *a;
 	set_upstream(fixture, "ai.anthropic", "echo", false);
-	struct reply *reply =
-		ask(fixture, &a, "POST", MESSAGES "?beta=true",
-		    JSON_BODY "Authorization: Bearer stolen\r\nX-Api-Key: stolen\r\napi-key: stolen\r\n"
-			      "Proxy-Authorization: Basic stolen\r\nCookie: a=stolen\r\nX-Goog-Api-Key: stolen\r\n"
-			      "OpenAI-Organization: stolen\r\nX-Amz-Security-Token: stolen\r\n"
-			      "Accept-Encoding: gzip, br\r\nTE: trailers\r\nConnection: x-hop\r\nX-Hop: 1\r\n"
-			      "anthropic-version: 2023-06-01\r\nanthropic-beta: b1\r\nUser-Agent: agent/1\r\n",
-		    SMALL);
+	struct reply *reply = ask(
+		fixture, &a, "POST", MESSAGES "?beta=true",
+		JSON_BODY
+		"Authorization: Bearer stolen\r\nX-Api-Key: stolen\r\napi-key: stolen\r\n"
+		"Proxy-Authorization: Basic stolen\r\nCookie: a=stolen\r\nX-Goog-Api-Key: "
+		"stolen\r\n"
+		"OpenAI-Organization: stolen\r\nX-Amz-Security-Token: stolen\r\n"
+		"Accept-Encoding: gzip, br\r\nTE: trailers\r\nConnection: x-hop\r\nX-Hop: 1\r\n"
+		"anthropic-version: 2023-06-01\r\nanthropic-beta: b1\r\nUser-Agent: agent/1\r\n",
+		SMALL);
 	ck_assert_int_eq(reply->status, 200);
 	ck_assert_ptr_null(strstr(reply->body, "stolen"));
 	/* Controls: what may go up did, and the credential of the host was there, once. */
@@ -231,7 +233,8 @@ START_TEST(openai_gets_a_bearer_token)
 	set_upstream(fixture, "ai.openai", "echo", false);
 	struct reply *reply = ask(fixture, &a, "GET", "/ai.openai/v1/models", NULL, NULL);
 	ck_assert_int_eq(reply->status, 200);
-	ck_assert_uint_eq(echoed(reply->body, "authorization", "Bearer ************************"), 1);
+	ck_assert_uint_eq(echoed(reply->body, "authorization", "Bearer ************************"),
+			  1);
 	ck_assert_uint_eq(echoed(reply->body, "x-api-key", NULL), 0);
 	ask_free(a);
 }
@@ -248,7 +251,7 @@ START_TEST(response_headers_lose_cookies_and_keep_quota)
 }
 END_TEST
 
-/* --- grants ------------------------------------------------------------------------------------------------------ */
+/* --- grants ----------------------------------------------------------------------------------- */
 
 START_TEST(no_grant_says_why_and_what_is_allowed)
 {
@@ -286,7 +289,8 @@ static void expect(int status, const char *code)
 {
 	struct ask *a;
 	struct reply *reply = post(&a, SMALL);
-	ck_assert_msg(reply->status == status, "%d %s", reply->status, reply->body ? reply->body : "");
+	ck_assert_msg(reply->status == status, "%d %s", reply->status,
+		      reply->body ? reply->body : "");
 	if (code)
 		ck_assert_str_eq(refusal(reply), code);
 	ask_free(a);
@@ -312,7 +316,7 @@ START_TEST(deny_wins_expiry_and_uses_count)
 }
 END_TEST
 
-/* --- budgets -------------------------------------------------------------------------------------------------------- */
+/* --- budgets ---------------------------------------------------------------------------------- */
 
 START_TEST(request_budget_ends)
 {
@@ -387,7 +391,8 @@ START_TEST(parallel_calls_do_not_beat_a_budget)
 	ck_assert_uint_eq(ok, 3);
 	ck_assert_uint_eq(refused, 5);
 	ck_assert_uint_eq(upstream_count(fixture), 3);
-	/* Tokens: each call reserves 100 + its size / 4, so two fit under 250, whatever each one uses. */
+	/* Tokens: each call reserves 100 + its size / 4, so two fit under 250, whatever each one
+	 * uses. */
 	fixture_principal(fixture, 0, 250, 0);
 	grant(fixture, "ai.anthropic", NULL, NULL);
 	eight_at_once(&ok, &refused);

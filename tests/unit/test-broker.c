@@ -14,9 +14,10 @@
 #include "broker/meter.h"
 #include "broker/parse.h"
 
-/* --- json-scan ------------------------------------------------------------------------------------------- */
+/* --- json-scan -------------------------------------------------------------------------------- */
 
-static void note_value(void *userdata, const char *path, enum json_scan_type type, const char *text, bool whole)
+static void note_value(void *userdata, const char *path, enum json_scan_type type, const char *text,
+		       bool whole)
 {
 	orch_buf_printf(userdata, "%s=%c%s%s;", path, "SNW"[type], text, whole ? "" : "~");
 }
@@ -46,7 +47,8 @@ START_TEST(scan_reports_paths)
 		{"1", "=N1;"},
 		{" {\"a\":{\"b\":[1,{\"c\":\"x\"},[true]],\"d\":null},\"e\":-1.5e3} ",
 		 "a.b.[]=N1;a.b.[].c=Sx;a.b.[].[]=Wtrue;a.d=Wnull;e=N-1.5e3;"},
-		{"{\"a\\u002eb\":1,\"c.d\":2,\"[]\":3,\"\":{\"x\":4}}", "a\1b=N1;c\1d=N2;\1]=N3;\1.x=N4;"},
+		{"{\"a\\u002eb\":1,\"c.d\":2,\"[]\":3,\"\":{\"x\":4}}",
+		 "a\1b=N1;c\1d=N2;\1]=N3;\1.x=N4;"},
 		{"{\"max\\u005ftokens\":7}", "max_tokens=N7;"},
 		{"[\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0000\"]", "[]=S\"\\/\b\f\n\r\t\1;"},
 		{"{}", ""},
@@ -63,9 +65,13 @@ END_TEST
 
 START_TEST(scan_refuses_what_is_not_json)
 {
-	static const char *const bad[] = {"", "{", "[1,]", "{\"a\":1,}", "{a:1}", "01", "1.", "1e", "-", "tru",
-					  "nulll", "\"\n\"", "\"\\x\"", "\"\\u12g4\"", "1 2", "{\"a\" 1}", "]",
-					  "{\"a\":}", "[1 2]", "\"abc", "{]", "[}", "+1", ".5", "NaN"};
+	/* clang-format off */
+	static const char *const bad[] = {
+		"", "{", "[1,]", "{\"a\":1,}", "{a:1}", "01", "1.", "1e", "-", "tru", "nulll",
+		"\"\n\"", "\"\\x\"", "\"\\u12g4\"", "1 2", "{\"a\" 1}", "]", "{\"a\":}",
+		"[1 2]", "\"abc", "{]", "[}", "+1", ".5", "NaN",
+	};
+	/* clang-format on */
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		_cleanup_free_ char *values = scanned(bad[i], 3);
 		ck_assert_msg(!values, "%s was taken", bad[i]);
@@ -88,8 +94,8 @@ START_TEST(scan_survives_long_keys_and_texts)
 	char json[2048], key[400];
 	memset(key, 'k', sizeof(key) - 1);
 	key[sizeof(key) - 1] = '\0';
-	snprintf(json, sizeof(json), "{\"%s\":{\"usage\":1},\"a\":[{\"%s\":2},3],\"b\":\"%s\",\"c\":4}", key, key,
-		 key);
+	snprintf(json, sizeof(json),
+		 "{\"%s\":{\"usage\":1},\"a\":[{\"%s\":2},3],\"b\":\"%s\",\"c\":4}", key, key, key);
 	_cleanup_free_ char *values = scanned(json, 7);
 	ck_assert_ptr_nonnull(values);
 	ck_assert_ptr_null(strstr(values, "usage"));
@@ -98,7 +104,8 @@ START_TEST(scan_survives_long_keys_and_texts)
 }
 END_TEST
 
-/* Documents made by chance, and the same with one byte changed: both readers must agree on which are JSON. */
+/* Documents made by chance, and the same with one byte changed: both readers must agree on which
+ * are JSON. */
 static unsigned chance(unsigned *seed, unsigned below)
 {
 	*seed = *seed * 1103515245 + 12345;
@@ -138,10 +145,12 @@ START_TEST(scan_agrees_with_jansson)
 		_cleanup_free_ char *text = json_dumps(value, JSON_ENCODE_ANY);
 		json_decref(value);
 		if (round % 2)
-			text[chance(&seed, (unsigned)strlen(text))] = bytes[chance(&seed, sizeof(bytes) - 1)];
+			text[chance(&seed, (unsigned)strlen(text))] =
+				bytes[chance(&seed, sizeof(bytes) - 1)];
 		json_t *read = json_loads(text, JSON_DECODE_ANY, NULL);
 		_cleanup_free_ char *values = scanned(text, 1 + chance(&seed, 9));
-		ck_assert_msg(!read == !values, "%s: %s", text, read ? "only jansson reads it" : "only we do");
+		ck_assert_msg(!read == !values, "%s: %s", text,
+			      read ? "only jansson reads it" : "only we do");
 		broken += !read;
 		json_decref(read);
 	}
@@ -149,7 +158,7 @@ START_TEST(scan_agrees_with_jansson)
 }
 END_TEST
 
-/* --- requests, responses -------------------------------------------------------------------------------------- */
+/* --- requests, responses ---------------------------------------------------------------------- */
 
 static const char *inquire(const char *json, struct inquiry *inquiry)
 {
@@ -168,14 +177,22 @@ START_TEST(inquiry_reads_model_and_limit)
 	ck_assert_str_eq(inquiry.model, "m-1");
 	ck_assert_uint_eq(inquiry.max_output, 64000);
 	ck_assert(inquiry.stream);
-	ck_assert_ptr_null(inquire("{\"model\":\"m\",\"max_output_tokens\":null,\"background\":false}", &inquiry));
+	ck_assert_ptr_null(inquire(
+		"{\"model\":\"m\",\"max_output_tokens\":null,\"background\":false}", &inquiry));
 	ck_assert_uint_eq(inquiry.max_output, 0);
 	static const char *const bad[] = {
-		"[]", "{}", "{\"model\":1}", "{\"model\":\"a\",\"model\":\"b\"}", "{\"model\":\"a\",\"MODEL\":\"b\"}",
-		"{\"model\":\"a\",\"max_tokens\":1e9}", "{\"model\":\"a\",\"max_tokens\":\"5\"}",
+		"[]",
+		"{}",
+		"{\"model\":1}",
+		"{\"model\":\"a\",\"model\":\"b\"}",
+		"{\"model\":\"a\",\"MODEL\":\"b\"}",
+		"{\"model\":\"a\",\"max_tokens\":1e9}",
+		"{\"model\":\"a\",\"max_tokens\":\"5\"}",
 		"{\"model\":\"a\",\"max_tokens\":99999999999999999999999}",
 		"{\"model\":\"a\",\"max_tokens\":1,\"max_output_tokens\":2}",
-		"{\"model\":\"a\",\"background\":true}", "{\"model\":\"a\nb\"}", "{\"model\":\"\"}"};
+		"{\"model\":\"a\",\"background\":true}",
+		"{\"model\":\"a\nb\"}",
+		"{\"model\":\"\"}"};
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		ck_assert_msg(inquire(bad[i], &inquiry) != NULL, "%s was taken", bad[i]);
 }
@@ -192,8 +209,11 @@ static void meter_in_pieces(struct meter *meter, bool sse, const char *text, siz
 START_TEST(meter_reads_streams_in_any_pieces)
 {
 	static const char *const streams[] = {
-		"event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":11,"
-		"\"cache_read_input_tokens\":5,\"cache_creation_input_tokens\":7,\"output_tokens\":1}}}\n\n"
+		"event: message_start\ndata: "
+		"{\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":11,"
+		"\"cache_read_input_tokens\":5,\"cache_creation_input_tokens\":7,\"output_tokens\":"
+		"1}}}"
+		"\n\n"
 		": comment\n\ndatabase: {\"usage\":{\"output_tokens\":999}}\n\n"
 		"event: ping\ndata: {\"type\":\"ping\"}\n\n"
 		"data: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\"{\\\"usage\\\":"
@@ -201,7 +221,9 @@ START_TEST(meter_reads_streams_in_any_pieces)
 		"data: {\"type\":\"message_delta\",\ndata: \"usage\":{\"output_tokens\":42}}\n\n"
 		"data: {\"type\":\"message_stop\"}\n\n",
 		"data: {\"type\":\"response.created\",\"response\":{\"usage\":null}}\r\n\r\n"
-		"data:{\"type\":\"response.completed\",\"response\":{\"metadata\":{\"usage\":{\"output_tokens\":9}},"
+		"data:{\"type\":\"response.completed\",\"response\":{\"metadata\":{\"usage\":{"
+		"\"output_"
+		"tokens\":9}},"
 		"\"usage\":{\"input_tokens\":23,\"output_tokens\":42}}}\r\n\r\n",
 	};
 	static const uint64_t tokens_in[] = {23, 23};
@@ -228,15 +250,18 @@ START_TEST(prices_round_up_and_saturate)
 	ck_assert_uint_eq(usage_micro_usd(&(struct usage){.input = 1000000}, &prices), 3000000);
 	ck_assert_uint_eq(usage_micro_usd(&(struct usage){.output = 1000000}, &prices), 15000000);
 	ck_assert_uint_eq(usage_micro_usd(&(struct usage){.cache_read = 1000000}, &prices), 300000);
-	ck_assert_uint_eq(usage_micro_usd(&(struct usage){.cache_write = 1000000}, &prices), 3750000);
-	ck_assert_uint_eq(
-		usage_micro_usd(&(struct usage){.cache_write = 1000000, .cache_write_hour = 1000000}, &prices),
-		6000000);
+	ck_assert_uint_eq(usage_micro_usd(&(struct usage){.cache_write = 1000000}, &prices),
+			  3750000);
+	ck_assert_uint_eq(usage_micro_usd(&(struct usage){.cache_write = 1000000,
+							  .cache_write_hour = 1000000},
+					  &prices),
+			  6000000);
 	ck_assert_uint_eq(usage_micro_usd(&(struct usage){.input = 1}, &(struct prices){1, 0}), 1);
 	ck_assert_uint_eq(usage_micro_usd(&(struct usage){0}, &prices), 0);
 	const struct prices most = {UINT64_MAX, UINT64_MAX};
-	ck_assert_uint_eq(usage_micro_usd(&(struct usage){.input = UINT64_MAX, .output = UINT64_MAX}, &most),
-			  UINT64_MAX);
+	ck_assert_uint_eq(
+		usage_micro_usd(&(struct usage){.input = UINT64_MAX, .output = UINT64_MAX}, &most),
+		UINT64_MAX);
 }
 END_TEST
 
@@ -255,7 +280,8 @@ START_TEST(quota_takes_the_last_of_what_is_exhausted)
 	quota_header(&quota, "anthropic-ratelimit-tokens-reset", "2024-01-01T00:00:00Z", now);
 	quota_header(&quota, "anthropic-ratelimit-tokens-remaining", "12", now);
 	ck_assert_int_eq(quota_resets_at_ms(&quota, &meter, now), 1700000060000);
-	quota_header(&quota, "anthropic-ratelimit-input-tokens-reset", "2023-11-14T23:13:20.5Z", now);
+	quota_header(&quota, "anthropic-ratelimit-input-tokens-reset", "2023-11-14T23:13:20.5Z",
+		     now);
 	quota_header(&quota, "anthropic-ratelimit-input-tokens-remaining", "0", now);
 	ck_assert_int_eq(quota_resets_at_ms(&quota, &meter, now), now + 3600000);
 	quota_header(&quota, "x-codex-primary-used-percent", "100.0", now);
@@ -263,7 +289,8 @@ START_TEST(quota_takes_the_last_of_what_is_exhausted)
 	quota_header(&quota, "x-codex-secondary-used-percent", "12", now);
 	quota_header(&quota, "x-codex-secondary-reset-at", "1800000000", now);
 	ck_assert_int_eq(quota_resets_at_ms(&quota, &meter, now), now + 7200000);
-	static const char body[] = "{\"error\":{\"type\":\"usage_limit_reached\",\"resets_in_seconds\":10000}}";
+	static const char body[] =
+		"{\"error\":{\"type\":\"usage_limit_reached\",\"resets_in_seconds\":10000}}";
 	meter_feed(&meter, body, sizeof(body) - 1);
 	ck_assert_int_eq(quota_resets_at_ms(&quota, &meter, now), now + 10000000);
 	ck_assert_str_eq(meter.error_type, "usage_limit_reached");
@@ -303,7 +330,7 @@ START_TEST(budget_counts_what_is_reserved)
 }
 END_TEST
 
-/* --- parsing ------------------------------------------------------------------------------------------------------ */
+/* --- parsing ---------------------------------------------------------------------------------- */
 
 START_TEST(targets_have_one_form)
 {
@@ -317,11 +344,44 @@ START_TEST(targets_have_one_form)
 		{"http://[::1]:8080/a", "[::1]:8080", "/a", NULL},
 		{"/a/..b/c..", NULL, "/a/..b/c..", NULL},
 	};
-	static const char *const bad[] = {
-		"", "a", "*", "//a", "/a//b", "/a/../b", "/a/..", "/./a", "/a/%2e%2e/b", "/a/%2E/b", "/a/.%2e", "/a%2fb",
-		"/a%5cb", "/a\\b", "/a%00b", "/a%25", "/a%", "/a%2", "/a%g0", "/a b", "/a\tb", "/\xc3\xa4", "/a%c3%a4",
-		"/a#b", "/a;b", "/a?x#y", "/a?x y", "/a?%zz", "http://", "http://h", "http://u@h/a", "http://h:0/a",
-		"http://h:65536/a", "http://[[h]]/a", "http://h./a", "https://h/a", "ftp://h/a", "http://-h/a"};
+	static const char *const bad[] = {"",
+					  "a",
+					  "*",
+					  "//a",
+					  "/a//b",
+					  "/a/../b",
+					  "/a/..",
+					  "/./a",
+					  "/a/%2e%2e/b",
+					  "/a/%2E/b",
+					  "/a/.%2e",
+					  "/a%2fb",
+					  "/a%5cb",
+					  "/a\\b",
+					  "/a%00b",
+					  "/a%25",
+					  "/a%",
+					  "/a%2",
+					  "/a%g0",
+					  "/a b",
+					  "/a\tb",
+					  "/\xc3\xa4",
+					  "/a%c3%a4",
+					  "/a#b",
+					  "/a;b",
+					  "/a?x#y",
+					  "/a?x y",
+					  "/a?%zz",
+					  "http://",
+					  "http://h",
+					  "http://u@h/a",
+					  "http://h:0/a",
+					  "http://h:65536/a",
+					  "http://[[h]]/a",
+					  "http://h./a",
+					  "https://h/a",
+					  "ftp://h/a",
+					  "http://-h/a"};
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
 		struct target target;
 		const char *why = target_parse(good[i].raw, &target);
@@ -342,14 +402,25 @@ END_TEST
 
 START_TEST(urls_of_the_host_are_checked)
 {
-	static const char *const bad[] = {"", "x", "ftp://h", "http://", "http://u:p@h/", "http://[[h]]/", "http:///x",
-					  "http://h:x/", "http://h\\x", "http://h/a b", "http://h/#f", "http://h..x/"};
-	static const char *const good[] = {"http://h", "https://api.example.com/v1", "http://127.0.0.1:1/x?k={key}",
-					   "http://[::1]:80/"};
+	static const char *const bad[] = {"",
+					  "x",
+					  "ftp://h",
+					  "http://",
+					  "http://u:p@h/",
+					  "http://[[h]]/",
+					  "http:///x",
+					  "http://h:x/",
+					  "http://h\\x",
+					  "http://h/a b",
+					  "http://h/#f",
+					  "http://h..x/"};
+	static const char *const good[] = {"http://h", "https://api.example.com/v1",
+					   "http://127.0.0.1:1/x?k={key}", "http://[::1]:80/"};
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		ck_assert_msg(url_problem(bad[i]) != NULL, "%s was taken", bad[i]);
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
-		ck_assert_msg(url_problem(good[i]) == NULL, "%s: %s", good[i], url_problem(good[i]));
+		ck_assert_msg(url_problem(good[i]) == NULL, "%s: %s", good[i],
+			      url_problem(good[i]));
 	_cleanup_free_ char *url = url_with_key("http://h/{key}?k={key}&x={kez}", "a/b c%");
 	ck_assert_str_eq(url, "http://h/a%2Fb%20c%25?k=a%2Fb%20c%25&x={kez}");
 }
@@ -357,25 +428,43 @@ END_TEST
 
 START_TEST(headers_are_sorted)
 {
-	static const char *const kept_back[] = {
-		"Authorization", "X-Api-Key", "api-key", "Proxy-Authorization", "Cookie", "x-goog-api-key",
-		"OpenAI-Organization", "OpenAI-Project", "x-amz-security-token", "Connection", "TE", "Upgrade",
-		"Transfer-Encoding", "Accept-Encoding", "Host", "Content-Length", "Expect", "Forwarded", "X-Unknown"};
+	static const char *const kept_back[] = {"Authorization",
+						"X-Api-Key",
+						"api-key",
+						"Proxy-Authorization",
+						"Cookie",
+						"x-goog-api-key",
+						"OpenAI-Organization",
+						"OpenAI-Project",
+						"x-amz-security-token",
+						"Connection",
+						"TE",
+						"Upgrade",
+						"Transfer-Encoding",
+						"Accept-Encoding",
+						"Host",
+						"Content-Length",
+						"Expect",
+						"Forwarded",
+						"X-Unknown"};
 	for (size_t i = 0; i < sizeof(kept_back) / sizeof(kept_back[0]); i++)
 		ck_assert_msg(!header_goes_up(kept_back[i]), "%s", kept_back[i]);
 	ck_assert(header_goes_up("Anthropic-Version") && header_goes_up("x-stainless-lang"));
 	ck_assert(!header_goes_down("Set-Cookie", NULL) && !header_goes_down("keep-alive", NULL));
 	ck_assert(!header_goes_down("x-orch-replayed", NULL));
 	ck_assert(!header_goes_down("X-Hop", "close, x-hop"));
-	ck_assert(header_goes_down("X-Hop", "close, x-hop2") && header_goes_down("retry-after", NULL));
+	ck_assert(header_goes_down("X-Hop", "close, x-hop2") &&
+		  header_goes_down("retry-after", NULL));
 	ck_assert(!header_value_valid("a\rb") && header_value_valid("a\tb"));
 }
 END_TEST
 
 START_TEST(secrets_are_blotted_across_pieces)
 {
-	static const char text[] = "x=secret-1secret-12 secret-secret-1, long-secret-two end secret-";
-	static const char clean[] = "x=****************2 secret-********, *************** end secret-";
+	static const char text[] =
+		"x=secret-1secret-12 secret-secret-1, long-secret-two end secret-";
+	static const char clean[] =
+		"x=****************2 secret-********, *************** end secret-";
 	for (size_t piece = 1; piece < sizeof(text); piece++) {
 		struct scrub scrub = {0};
 		struct orch_buf out = {0};
@@ -384,7 +473,8 @@ START_TEST(secrets_are_blotted_across_pieces)
 		scrub_add(&scrub, "short");
 		ck_assert_uint_eq(scrub.count, 2);
 		for (size_t at = 0; at < sizeof(text) - 1; at += piece)
-			scrub_feed(&scrub, text + at, piece < sizeof(text) - 1 - at ? piece : sizeof(text) - 1 - at,
+			scrub_feed(&scrub, text + at,
+				   piece < sizeof(text) - 1 - at ? piece : sizeof(text) - 1 - at,
 				   &out);
 		scrub_end(&scrub, &out);
 		ck_assert_uint_eq(out.length, sizeof(text) - 1);
@@ -395,7 +485,7 @@ START_TEST(secrets_are_blotted_across_pieces)
 }
 END_TEST
 
-/* --- the calls ------------------------------------------------------------------------------------------------------ */
+/* --- the calls -------------------------------------------------------------------------------- */
 
 static char folder[32];
 static orch_ctx *ctx;
@@ -432,10 +522,11 @@ static void on_destroy(void *userdata)
 	++*(unsigned *)userdata;
 }
 
-static void on_operation(void *userdata, orch_principal *principal, const char *operation, uint32_t event,
-			 const char *code, int32_t status, int64_t quota)
+static void on_operation(void *userdata, orch_principal *principal, const char *operation,
+			 uint32_t event, const char *code, int32_t status, int64_t quota)
 {
-	(void)userdata, (void)principal, (void)operation, (void)event, (void)code, (void)status, (void)quota;
+	(void)userdata, (void)principal, (void)operation, (void)event, (void)code, (void)status,
+		(void)quota;
 }
 
 START_TEST(arguments_are_checked)
@@ -455,18 +546,24 @@ START_TEST(arguments_are_checked)
 	ck_assert_int_eq(orch_broker_new(ctx, &opts, &other, NULL), ORCH_ENOENT);
 	orch_upstream_opts_init(&upstream);
 	upstream.base_url = "http://user:secret@h/";
-	ck_assert_int_eq(orch_broker_set_upstream(broker, "ai.anthropic", &upstream, &error), ORCH_EINVAL);
+	ck_assert_int_eq(orch_broker_set_upstream(broker, "ai.anthropic", &upstream, &error),
+			 ORCH_EINVAL);
 	ck_assert_ptr_null(strstr(orch_error_message(error), "secret@"));
 	error = orch_error_free(error);
 	upstream.base_url = "http://[[h]]/";
-	ck_assert_int_eq(orch_broker_set_upstream(broker, "ai.anthropic", &upstream, NULL), ORCH_EINVAL);
+	ck_assert_int_eq(orch_broker_set_upstream(broker, "ai.anthropic", &upstream, NULL),
+			 ORCH_EINVAL);
 	upstream.base_url = "http://h/";
-	ck_assert_int_eq(orch_broker_set_upstream(broker, "git.read", &upstream, NULL), ORCH_ENOENT);
-	ck_assert_int_eq(orch_broker_set_upstream(broker, "notify.send", &upstream, NULL), ORCH_ENOENT);
+	ck_assert_int_eq(orch_broker_set_upstream(broker, "git.read", &upstream, NULL),
+			 ORCH_ENOENT);
+	ck_assert_int_eq(orch_broker_set_upstream(broker, "notify.send", &upstream, NULL),
+			 ORCH_ENOENT);
 	upstream.credential = ORCH_CREDENTIAL_BEARER;
-	ck_assert_int_eq(orch_broker_set_upstream(broker, "ai.anthropic", &upstream, NULL), ORCH_EINVAL);
+	ck_assert_int_eq(orch_broker_set_upstream(broker, "ai.anthropic", &upstream, NULL),
+			 ORCH_EINVAL);
 	upstream.secret = "with newline\n";
-	ck_assert_int_eq(orch_broker_set_upstream(broker, "ai.anthropic", &upstream, NULL), ORCH_EINVAL);
+	ck_assert_int_eq(orch_broker_set_upstream(broker, "ai.anthropic", &upstream, NULL),
+			 ORCH_EINVAL);
 	upstream.secret = "fine";
 	ck_assert_int_eq(orch_broker_set_upstream(broker, "ai.anthropic", &upstream, NULL), 0);
 	orch_principal_opts_init(&who);
@@ -494,12 +591,15 @@ END_TEST
 START_TEST(destroy_runs_once)
 {
 	unsigned first = 0, second = 0, failed = 0;
-	ck_assert_int_eq(orch_broker_on_operation(NULL, on_operation, &failed, on_destroy, NULL), ORCH_EINVAL);
+	ck_assert_int_eq(orch_broker_on_operation(NULL, on_operation, &failed, on_destroy, NULL),
+			 ORCH_EINVAL);
 	ck_assert_uint_eq(failed, 1);
 	ck_assert_int_eq(orch_principal_revoke(NULL, NULL, &failed, on_destroy, NULL), ORCH_EINVAL);
 	ck_assert_uint_eq(failed, 2);
-	ck_assert_int_eq(orch_broker_on_operation(broker, on_operation, &first, on_destroy, NULL), 0);
-	ck_assert_int_eq(orch_broker_on_operation(broker, on_operation, &second, on_destroy, NULL), 0);
+	ck_assert_int_eq(orch_broker_on_operation(broker, on_operation, &first, on_destroy, NULL),
+			 0);
+	ck_assert_int_eq(orch_broker_on_operation(broker, on_operation, &second, on_destroy, NULL),
+			 0);
 	ck_assert_uint_eq(first, 1);
 	/* A revocation that nobody comes to deliver. */
 	struct orch_principal_opts who;
@@ -512,7 +612,8 @@ START_TEST(destroy_runs_once)
 	broker = orch_broker_unref(broker);
 	ck_assert_uint_eq(second, 1);
 	ck_assert_uint_eq(revoked, 1);
-	ck_assert_int_eq(orch_principal_revoke(principal, NULL, &revoked, on_destroy, NULL), ORCH_ECLOSED);
+	ck_assert_int_eq(orch_principal_revoke(principal, NULL, &revoked, on_destroy, NULL),
+			 ORCH_ECLOSED);
 	ck_assert_uint_eq(revoked, 2);
 	orch_principal_unref(principal);
 }
@@ -520,7 +621,8 @@ END_TEST
 
 START_TEST(forked_child_keeps_off)
 {
-	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in address = {.sin_family = AF_INET,
+				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t size = sizeof(address);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
@@ -535,10 +637,11 @@ START_TEST(forked_child_keeps_off)
 	pid_t child = fork();
 	if (child == 0) {
 		orch_principal *none = NULL;
-		bool good = orch_principal_new(broker, &who, &none, NULL) == ORCH_EFORKED &&
-			    orch_broker_set_budget(broker, 1, 1, 1, NULL) == ORCH_EFORKED &&
-			    orch_principal_revoke(principal, NULL, NULL, NULL, NULL) == ORCH_EFORKED &&
-			    orch_principal_spent(principal, NULL, NULL, NULL) == ORCH_EFORKED;
+		bool good =
+			orch_principal_new(broker, &who, &none, NULL) == ORCH_EFORKED &&
+			orch_broker_set_budget(broker, 1, 1, 1, NULL) == ORCH_EFORKED &&
+			orch_principal_revoke(principal, NULL, NULL, NULL, NULL) == ORCH_EFORKED &&
+			orch_principal_spent(principal, NULL, NULL, NULL) == ORCH_EFORKED;
 		orch_principal_unref(principal);
 		orch_broker_unref(broker);
 		orch_ctx_unref(ctx);
@@ -551,7 +654,8 @@ START_TEST(forked_child_keeps_off)
 	int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	ck_assert_int_eq(connect(client, (struct sockaddr *)&address, sizeof(address)), 0);
 	static const char request[] = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
-	ck_assert_int_eq(send(client, request, sizeof(request) - 1, MSG_NOSIGNAL), sizeof(request) - 1);
+	ck_assert_int_eq(send(client, request, sizeof(request) - 1, MSG_NOSIGNAL),
+			 sizeof(request) - 1);
 	orch_ctx_run(ctx, 200, NULL);
 	char reply[16] = "";
 	ck_assert_int_gt(recv(client, reply, sizeof(reply) - 1, MSG_DONTWAIT), 0);
