@@ -303,6 +303,12 @@ void attempt_kill_all(orch_pipeline *p, const char *end, const char *message)
 		attempt_stop(attempt, end, -1, message);
 }
 
+static char *principal_name(const struct attempt *attempt)
+{
+	return orch_strdup_printf("%s/%s-%s-%s/%u", attempt->pipeline->model->run, role_name(attempt->role),
+				  attempt->stage, attempt->task, attempt->number);
+}
+
 /* --- the provider ------------------------------------------------------------------------------------- */
 
 static const char *job_end_name(uint32_t end)
@@ -358,8 +364,10 @@ static void emit_operation(orch_pipeline *p, const struct attempt *attempt, cons
 			   const char *code, int32_t http_status)
 {
 	static const char *const states[] = {"?", "REFUSED", "DISPATCHED", "OBSERVED", "FAILED", "UNKNOWN"};
-	event_emit(p, json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:i}", "event", "operation", "operation", operation,
-				"state", states[event <= ORCH_OPERATION_UNKNOWN ? event : 0], "stage", attempt->stage,
+	_cleanup_free_ char *principal = principal_name(attempt);
+	event_emit(p, json_pack("{s:s, s:s, s:s, s:s*, s:s, s:s, s:I, s:s, s:i}", "event", "operation", "operation",
+				operation, "state", states[event <= ORCH_OPERATION_UNKNOWN ? event : 0], "principal",
+				principal, "stage", attempt->stage,
 				"task", attempt->task, "attempt", (json_int_t)attempt->number, "code", code, "status",
 				(int)http_status));
 }
@@ -532,8 +540,7 @@ static void on_sandbox(void *userdata, orch_sandbox *sandbox, const orch_error *
 static int32_t make_principal(struct attempt *attempt, orch_error **reterr)
 {
 	orch_pipeline *p = attempt->pipeline;
-	_cleanup_free_ char *name = orch_strdup_printf("%s/%s-%s-%s/%u", p->model->run, role_name(attempt->role),
-						       attempt->stage, attempt->task, attempt->number);
+	_cleanup_free_ char *name = principal_name(attempt);
 	if (!name)
 		return orch_fail_memory(reterr);
 	struct orch_principal_opts opts;

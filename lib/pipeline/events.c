@@ -151,6 +151,13 @@ static void emit_verify(orch_pipeline *p, const json_t *record)
 	event_emit(p, event);
 }
 
+static void emit_stage(orch_pipeline *p, json_t *event, const char *state)
+{
+	if (event)
+		json_object_set_new(event, "state", json_string(state));
+	event_emit(p, event);
+}
+
 void event_of_record(orch_pipeline *p, const char *kind, const json_t *record)
 {
 	if (!strcmp(kind, "run.intake")) {
@@ -175,13 +182,14 @@ void event_of_record(orch_pipeline *p, const char *kind, const json_t *record)
 	else if (!strcmp(kind, "attempt"))
 		emit_attempt(p, record);
 	else if (!strcmp(kind, "judgement"))
-		event_emit(p, EVENT("stage", "stage", "role", "task", "attempt", "accepted", "evidence"));
+		emit_stage(p, EVENT("stage", "stage", "role", "task", "attempt", "accepted", "evidence"), "SENT_BACK");
 	else if (!strcmp(kind, "verify"))
 		emit_verify(p, record);
 	else if (!strcmp(kind, "merge"))
 		event_emit(p, EVENT("merge", "task", "attempt", "tree", "onto"));
 	else if (!strcmp(kind, "review"))
-		event_emit(p, EVENT("stage", "stage", "task", "attempt", "veto", "reasons"));
+		emit_stage(p, EVENT("stage", "stage", "task", "attempt", "veto", "reasons"),
+			   json_bool(record, "veto") ? "VETO" : "NO_VETO");
 	else if (!strcmp(kind, "delivery"))
 		event_emit(p, EVENT("stage", "stage", "state", "commit", "branch", "tree", "path"));
 }

@@ -245,7 +245,7 @@ static void on_delivered(void *userdata, const char *head_commit, const char *de
 		return;
 	}
 	run_store(p, "delivery",
-	      json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o}", "stage", "deliver", "state", "done", "commit", head_commit,
+	      json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o}", "stage", "deliver", "state", "DONE", "commit", head_commit,
 			"branch", p->branch, "tree", p->product_tree, "path", p->product_dir, "deaths",
 			json_foreign(deaths ? deaths : "", 20000)),
 	      "run/delivery");

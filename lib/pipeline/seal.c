@@ -46,7 +46,7 @@ static int32_t record_seal(orch_pipeline *p, const json_t *attempt, const char *
 	char hash[TREE_HASH_SIZE];
 	files_hash(files, hash);
 	json_t *record = json_pack("{s:s, s:s, s:s, s:s, s:O*, s:o, s:o}", "document", document, "stage", stage, "state",
-				   "sealed", "sha256", hash, "attempt", json_object_get(attempt, "attempt"), "files", files,
+				   "SEALED", "sha256", hash, "attempt", json_object_get(attempt, "attempt"), "files", files,
 				   rows_name, rows);
 	return run_record(p, "seal", record, reterr, "seal/%s", document);
 }

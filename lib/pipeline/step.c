@@ -64,7 +64,7 @@ static void check_unreachable(orch_pipeline *p)
 		return;
 	_cleanup_free_ char *reason =
 		orch_strdup_printf("the provider can not be reached: %s (tried %d times)", message, UNREACHABLE_LIMIT);
-	run_close(p, p->model->state < ORCH_RUN_EXECUTING, false, reason ? reason : "provider unreachable");
+	run_close(p, false, false, reason ? reason : "provider unreachable");
 }
 
 static void check_quota(orch_pipeline *p)
