@@ -40,7 +40,7 @@ void answer_clear(struct answer *answer)
 	memset(answer, 0, sizeof(*answer));
 }
 
-/* --- streams ------------------------------------------------------------------------------------ */
+/* --- streams ---------------------------------------------------------------------------------- */
 
 /* One event; its name is its "type". Takes `data`. */
 static void add_event(struct answer *answer, json_t *data)
@@ -88,7 +88,7 @@ static json_t *tool_arguments(const struct request *request, const char *command
 	return arguments;
 }
 
-/* --- Anthropic Messages ------------------------------------------------------------------------- */
+/* --- Anthropic Messages ----------------------------------------------------------------------- */
 
 static json_t *messages_usage(size_t input, size_t output)
 {
@@ -156,7 +156,7 @@ static void messages_turn(struct answer *answer, const struct request *request, 
 	json_decref(arguments);
 }
 
-/* --- OpenAI Responses --------------------------------------------------------------------------- */
+/* --- OpenAI Responses ------------------------------------------------------------------------- */
 
 /* An event with the rising sequence_number. Takes `data`. */
 static void add_numbered(struct answer *answer, json_t *data)
@@ -334,7 +334,7 @@ void answer_turn(struct answer *answer, enum api api, const struct request *requ
 		responses_turn(answer, request, text, command, number, bytes);
 }
 
-/* --- errors ------------------------------------------------------------------------------------- */
+/* --- errors ----------------------------------------------------------------------------------- */
 
 static const char *anthropic_type(int status)
 {

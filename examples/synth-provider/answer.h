@@ -16,8 +16,8 @@ struct answer {
 };
 
 /*
- * A model's turn: `text`, and a tool call of `command` if that is not NULL. `number` makes identifiers unique, `bytes` is the
- * request's size, of which the usage is computed.
+ * A model's turn: `text`, and a tool call of `command` if that is not NULL. `number` makes identifiers
+ * unique, `bytes` is the request's size, of which the usage is computed.
  */
 void answer_turn(struct answer *answer, enum api api, const struct request *request, const char *text,
 		 const char *command, unsigned long long number, size_t bytes);

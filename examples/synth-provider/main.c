@@ -49,7 +49,7 @@ struct call {
 	bool too_large;
 };
 
-/* --- sending ------------------------------------------------------------------------------------ */
+/* --- sending ---------------------------------------------------------------------------------- */
 
 struct sending {
 	struct answer answer;
@@ -176,7 +176,7 @@ static void wait_ms(struct server *server, unsigned delay_ms)
 	pthread_mutex_unlock(&server->lock);
 }
 
-/* --- the providers ------------------------------------------------------------------------------ */
+/* --- the providers ---------------------------------------------------------------------------- */
 
 static bool takes_failure(struct server *server)
 {
@@ -363,7 +363,7 @@ static enum MHD_Result serve_small(struct server *server, struct MHD_Connection 
 	return send_answer(server, connection, api, &answer);
 }
 
-/* --- the counting service ------------------------------------------------------------------------ */
+/* --- the counting service --------------------------------------------------------------------- */
 
 static enum MHD_Result serve_outside(struct server *server, struct MHD_Connection *connection,
 				     const char *method, const char *path, const struct call *call)
@@ -380,7 +380,8 @@ static enum MHD_Result serve_outside(struct server *server, struct MHD_Connectio
 		return send_answer(server, connection, API_NONE, &answer);
 	}
 	if (strcmp(method, "POST") != 0 || key[0] != '\0')
-		return send_error(server, connection, API_NONE, 404, "POST " OUTSIDE_PATH " or GET " OUTSIDE_PATH "/KEY");
+		return send_error(server, connection, API_NONE, 404,
+				  "POST " OUTSIDE_PATH " or GET " OUTSIDE_PATH "/KEY");
 	key = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Idempotency-Key");
 	if (key == NULL || key[0] == '\0')
 		return send_error(server, connection, API_NONE, 400, "the Idempotency-Key header is missing");
@@ -393,7 +394,7 @@ static enum MHD_Result serve_outside(struct server *server, struct MHD_Connectio
 	return send_answer(server, connection, API_NONE, &answer);
 }
 
-/* --- routes --------------------------------------------------------------------------------------- */
+/* --- routes ----------------------------------------------------------------------------------- */
 
 static enum MHD_Result serve(struct server *server, struct MHD_Connection *connection, const char *path,
 			     const char *method, const struct call *call)
@@ -458,7 +459,7 @@ static void on_completed(void *userdata, struct MHD_Connection *connection, void
 	*state = NULL;
 }
 
-/* --- start and end -------------------------------------------------------------------------------- */
+/* --- start and end ---------------------------------------------------------------------------- */
 
 static void usage(FILE *stream)
 {
@@ -497,7 +498,20 @@ static bool parse_failures(const char *text, struct options *options)
 
 static bool parse_options(int argc, char **argv, struct options *options)
 {
-	enum { SCENARIO = 1, PORT, PORT_FILE, LOG, OUTSIDE_LOG, DELAY, OUTSIDE_DELAY, FAIL, RETRY, AUTH, CHECK, HELP };
+	enum {
+		SCENARIO = 1,
+		PORT,
+		PORT_FILE,
+		LOG,
+		OUTSIDE_LOG,
+		DELAY,
+		OUTSIDE_DELAY,
+		FAIL,
+		RETRY,
+		AUTH,
+		CHECK,
+		HELP
+	};
 	static const struct option known[] = {
 		{"scenario", required_argument, NULL, SCENARIO},
 		{"port", required_argument, NULL, PORT},

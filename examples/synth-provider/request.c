@@ -24,8 +24,25 @@ static bool copy_word(char *target, size_t size, const char *text, size_t length
 	return strchr(target, '/') == NULL && target[0] != '.';
 }
 
+static bool is_word(const char *text, size_t length, const char *word)
+{
+	return strlen(word) == length && memcmp(text, word, length) == 0;
+}
+
 static bool parse_packet(struct packet *packet, const char *line)
 {
+	char number[16] = "";
+	const struct {
+		const char *name;
+		char *target;
+		size_t size;
+	} words[] = {
+		{"run", packet->run, sizeof(packet->run)},
+		{"role", packet->role, sizeof(packet->role)},
+		{"stage", packet->stage, sizeof(packet->stage)},
+		{"task", packet->task, sizeof(packet->task)},
+		{"attempt", number, sizeof(number)},
+	};
 	unsigned seen = 0;
 
 	memset(packet, 0, sizeof(*packet));
@@ -33,28 +50,19 @@ static bool parse_packet(struct packet *packet, const char *line)
 		size_t length = strcspn(line, " \r\n"), name = strcspn(line, "= \r\n");
 		const char *value = line + name + 1;
 		size_t value_length = name < length ? length - name - 1 : 0;
-		char number[16];
 
 		if (name < length) {
-			if (name == 3 && memcmp(line, "run", 3) == 0)
-				seen |= copy_word(packet->run, sizeof(packet->run), value, value_length) ? 1 : 0;
-			else if (name == 4 && memcmp(line, "role", 4) == 0)
-				seen |= copy_word(packet->role, sizeof(packet->role), value, value_length) ? 2 : 0;
-			else if (name == 5 && memcmp(line, "stage", 5) == 0)
-				seen |= copy_word(packet->stage, sizeof(packet->stage), value, value_length) ? 4 : 0;
-			else if (name == 4 && memcmp(line, "task", 4) == 0)
-				seen |= copy_word(packet->task, sizeof(packet->task), value, value_length) ? 8 : 0;
-			else if (name == 7 && memcmp(line, "attempt", 7) == 0 &&
-				 copy_word(number, sizeof(number), value, value_length) &&
-				 strspn(number, "0123456789") == value_length) {
-				packet->attempt = (unsigned)strtoul(number, NULL, 10);
-				seen |= 16;
+			for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+				if (is_word(line, name, words[i].name) &&
+				    copy_word(words[i].target, words[i].size, value, value_length))
+					seen |= 1u << i;
 			}
 		}
 		line += length;
 		line += strspn(line, " ");
 	}
-	return seen == 31;
+	packet->attempt = (unsigned)strtoul(number, NULL, 10);
+	return seen == 31 && strspn(number, "0123456789") == strlen(number);
 }
 
 static void look_for_packet(struct request *request, const char *text)
@@ -168,10 +176,11 @@ struct wanted {
 	const char *schema_key;
 };
 
+typedef bool (*take_fn)(struct request *request, const json_t *tool, const struct wanted *wanted);
+
 /* True if one of `tools` is it. Tools may lie in namespaces. */
 static bool find_in(struct request *request, const json_t *tools, const char *space,
-		    bool (*take)(struct request *request, const json_t *tool, const struct wanted *wanted),
-		    const struct wanted *wanted)
+		    take_fn take, const struct wanted *wanted)
 {
 	size_t index;
 	json_t *tool;
@@ -179,7 +188,8 @@ static bool find_in(struct request *request, const json_t *tools, const char *sp
 	json_array_foreach(tools, index, tool)
 	{
 		if (is_type(tool, "namespace")) {
-			if (find_in(request, json_object_get(tool, "tools"), text_of(tool, "name"), take, wanted))
+			if (find_in(request, json_object_get(tool, "tools"), text_of(tool, "name"), take,
+				    wanted))
 				return true;
 		} else if (take(request, tool, wanted)) {
 			request->space = space;
@@ -222,9 +232,7 @@ static bool take_code(struct request *request, const json_t *tool, const struct 
 	return request->tool != NULL;
 }
 
-static bool find_everywhere(struct request *request,
-			    bool (*take)(struct request *request, const json_t *tool, const struct wanted *wanted),
-			    const struct wanted *wanted)
+static bool find_everywhere(struct request *request, take_fn take, const struct wanted *wanted)
 {
 	size_t index;
 	json_t *item;

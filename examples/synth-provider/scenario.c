@@ -319,7 +319,9 @@ struct scenario *scenario_load(const char *folder, char *error, size_t error_siz
 		char *next = NULL;
 
 		if (++depth > EXTENDS_LIMIT)
-			good = fail(&problem, "%s/scenario.json:1: \"extends\" goes round in a circle, or over %d folders",
+			good = fail(&problem,
+				    "%s/scenario.json:1: \"extends\" goes round in a circle, or over %d "
+				    "folders",
 				    current, EXTENDS_LIMIT);
 		else
 			good = load_one(scenario, current, &next, &problem);

@@ -60,7 +60,7 @@ static int result(struct agent_stream *stream, const char *text)
 	return say(stream, ORCH_JOB_EVENT_RESULT, text);
 }
 
-/* --- orch-mini -------------------------------------------------------------------------------------------- */
+/* --- orch-mini -------------------------------------------------------------------------------- */
 
 static int mini_event(struct agent_stream *stream, const char *type, const json_t *event)
 {
@@ -79,7 +79,7 @@ static int mini_event(struct agent_stream *stream, const char *type, const json_
 	return say(stream, ORCH_JOB_EVENT_OTHER, type);
 }
 
-/* --- Claude Code: stream-json ------------------------------------------------------------------------------- */
+/* --- Claude Code: stream-json ----------------------------------------------------------------- */
 
 static int claude_tool(struct agent_stream *stream, const json_t *block)
 {
@@ -131,7 +131,7 @@ static int claude_event(struct agent_stream *stream, const char *type, const jso
 	return result(stream, text != NULL ? text : subtype);
 }
 
-/* --- Codex CLI: exec --json ----------------------------------------------------------------------------------- */
+/* --- Codex CLI: exec --json ------------------------------------------------------------------- */
 
 static int codex_item(struct agent_stream *stream, const char *type, const json_t *event)
 {
@@ -168,7 +168,7 @@ static int codex_event(struct agent_stream *stream, const char *type, const json
 	return say(stream, ORCH_JOB_EVENT_OTHER, text_of(event, "message"));
 }
 
-/* --- lines ---------------------------------------------------------------------------------------------------- */
+/* --- lines ------------------------------------------------------------------------------------ */
 
 /* Bytes that are no UTF-8 become '?': events end in JSON files. */
 static void make_valid(char *text, size_t length)

@@ -11,9 +11,9 @@ _Static_assert(ORCH_BROKER_PORT == 8080, "BROKER names the port");
 #define PLACEHOLDER "placeholder"
 
 /*
- * base_url is the broker; a WebSocket would be tried for seconds before each turn; the provider's own retries are few, because the
- * broker answers with what the upstream said. Plugins would be fetched from the network, which is not there, and that holds the
- * exit for seconds.
+ * base_url is the broker; a WebSocket would be tried for seconds before each turn; the provider's own
+ * retries are few, because the broker answers with what the upstream said. Plugins would be fetched from
+ * the network, which is not there, and that holds the exit for seconds.
  */
 static const char codex_config[] =
 	"model_provider = \"orch\"\n"

@@ -20,7 +20,7 @@ struct orch_executor {
 	orch_destroy_fn destroy;
 };
 
-/* --- command.c: what is run inside ------------------------------------------------------------------------ */
+/* --- command.c: what is run inside ------------------------------------------------------------ */
 
 struct command {
 	const char *argv[32]; /* command executors have their own */
@@ -34,7 +34,7 @@ void executor_command_clear(struct command *command);
 /* Finds orch-mini. The caller frees. */
 int32_t executor_find_mini(orch_ctx *ctx, char **ret_path, orch_error **reterr);
 
-/* --- agent-events.c: what the program says. No I/O. --------------------------------------------------------- */
+/* --- agent-events.c: what the program says. No I/O. ------------------------------------------- */
 
 /* A JSON event may be as long as a tool's result; a line of a `command` is cut into pieces. */
 #define AGENT_LINE_LIMIT ((size_t)4 * 1024 * 1024)

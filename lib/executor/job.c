@@ -2,9 +2,9 @@
 /*
  * One attempt: from the packet to the end. A job that runs a program is in one of these states:
  *
- *     RUNNING   -- a limit is reached, the stream breaks -->  KILLING    SIGKILL was sent
- *     RUNNING, KILLING  -- the program has exited -->         DRAINING   what is in the pipe is read, not for long
- *     any       -- the end is settled -->                     OVER       `done` was called
+ *     RUNNING           -- a limit is reached, the stream breaks -->  KILLING    SIGKILL was sent
+ *     RUNNING, KILLING  -- the program has exited -->                 DRAINING   the pipe is emptied
+ *     any               -- the end is settled -->                     OVER       `done` was called
  */
 #include "executor-private.h"
 
@@ -60,7 +60,7 @@ void orch_job_opts_init(struct orch_job_opts *opts)
 	opts->stall_ms = DEFAULT_STALL_MS;
 }
 
-/* --- life --------------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 static void close_stream(struct job_stream *stream)
 {
@@ -171,7 +171,7 @@ uint64_t orch_job_claimed_tokens(const orch_job *job)
 	return job != NULL ? job->stream.tokens : 0;
 }
 
-/* --- the end --------------------------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 static void deliver(void *userdata)
 {
@@ -249,7 +249,8 @@ static void on_limit(void *userdata)
 	else if (job->state != JOB_RUNNING)
 		deliver(job);
 	else
-		end_by_kill(job, ORCH_JOB_TIMED_OUT, "its time of %u ms was over; killed", job->opts.timeout_ms);
+		end_by_kill(job, ORCH_JOB_TIMED_OUT, "its time of %u ms was over; killed",
+			    job->opts.timeout_ms);
 }
 
 static void on_stall(void *userdata)
@@ -261,10 +262,11 @@ static void on_stall(void *userdata)
 
 static void on_grace(void *userdata)
 {
-	end_by_kill(userdata, ORCH_JOB_HUNG, "did not exit within %d ms after its result; killed", RESULT_GRACE_MS);
+	end_by_kill(userdata, ORCH_JOB_HUNG, "did not exit within %d ms after its result; killed",
+		    RESULT_GRACE_MS);
 }
 
-/* --- what the program says -------------------------------------------------------------------------------- */
+/* --- what the program says -------------------------------------------------------------------- */
 
 static void on_agent_event(void *userdata, uint32_t event, const char *text)
 {
@@ -367,7 +369,7 @@ static void on_err(void *userdata, uint32_t events)
 		orch_source_timer_set(job->stall, job->opts.stall_ms);
 }
 
-/* --- the program -------------------------------------------------------------------------------------------- */
+/* --- the program ------------------------------------------------------------------------------ */
 
 static void drained(orch_job *job)
 {
@@ -504,7 +506,7 @@ static int32_t start_program(orch_job *job, orch_error **reterr)
 	return code;
 }
 
-/* --- the host's function -------------------------------------------------------------------------------------- */
+/* --- the host's function ---------------------------------------------------------------------- */
 
 static void call_host(void *userdata)
 {
@@ -535,7 +537,7 @@ int32_t orch_job_finish(orch_job *job, int32_t status, const char *message, orch
 	return 0;
 }
 
-/* --- start ------------------------------------------------------------------------------------------------------ */
+/* --- start ------------------------------------------------------------------------------------ */
 
 static int32_t check_run(orch_executor *executor, orch_sandbox *sandbox, const struct orch_job_opts *opts,
 			 orch_error **reterr)
@@ -549,7 +551,8 @@ static int32_t check_run(orch_executor *executor, orch_sandbox *sandbox, const s
 	if (code < 0)
 		return code;
 	if (sandbox->ctx != executor->ctx)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "executor and sandbox are of different contexts");
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "executor and sandbox are of different contexts");
 	if (opts->packet == NULL || opts->packet[0] == '\0')
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "orch_job_opts.packet is %s",
 				 opts->packet == NULL ? "NULL" : "empty");

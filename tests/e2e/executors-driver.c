@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For executors.py: one attempt of one executor in a sandbox, with a broker in front of a provider. What happened is told on
- * stdout, one JSON object a line.
+ * For executors.py: one attempt of one executor in a sandbox, with a broker in front of a provider. What
+ * happened is told on stdout, one JSON object a line.
  *
  *     executors-driver KIND PROGRAM API URL KEY FOLDER HELPER PACKET [no-grant]
  *

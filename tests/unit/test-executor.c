@@ -1,165 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * orch_executor with programs that behave well and badly in a real sandbox, and with functions of the host. The CLIs are played by
- * shell scripts here; the real ones are in tests/e2e/executors.c.
+ * orch_executor with programs that behave well and badly in a real sandbox, and with functions of the
+ * host. The CLIs are played by shell scripts here; the real ones are in tests/e2e/executors.py.
  */
-#include "sandbox-fixture.h"
+#include "executor-fixture.h"
 
 #include "../../lib/executor/executor-private.h"
 
-/* --- watching a job ------------------------------------------------------------------------------------------- */
-
-struct watch {
-	orch_ctx *ctx;
-	orch_job *job;
-	char events[16384]; /* "KIND:text\n" */
-	unsigned event_count, done_count, destroyed;
-	uint32_t end;
-	int32_t status;
-	char message[2048];
-	bool inside_call;
-};
-
-static void on_event(void *userdata, orch_job *job, uint32_t event, const char *text)
-{
-	static const char *const names[] = {"?", "TEXT", "TOOL", "RESULT", "OTHER"};
-	struct watch *watch = userdata;
-	size_t length = strlen(watch->events);
-
-	ck_assert_ptr_nonnull(job);
-	watch->event_count++;
-	snprintf(watch->events + length, sizeof(watch->events) - length, "%s:%.200s\n", names[event], text);
-}
-
-static void on_done(void *userdata, orch_job *job, uint32_t end, int32_t status, const char *message)
-{
-	struct watch *watch = userdata;
-
-	ck_assert_ptr_nonnull(job);
-	ck_assert(!watch->inside_call);
-	watch->done_count++;
-	watch->end = end;
-	watch->status = status;
-	snprintf(watch->message, sizeof(watch->message), "%s", message);
-	orch_ctx_quit(watch->ctx);
-}
-
-static void on_destroy(void *userdata)
-{
-	struct watch *watch = userdata;
-
-	watch->destroyed++;
-}
-
-static void job_opts(struct orch_job_opts *opts, struct watch *watch)
-{
-	orch_job_opts_init(opts);
-	opts->packet = "orch-packet/1 run=r role=executor stage=execute task=T1 attempt=1\nDo it.\n";
-	opts->event = on_event;
-	opts->done = on_done;
-	opts->userdata = watch;
-	opts->destroy = on_destroy;
-}
-
-/* Runs the loop until the job is done; then it is over for good. */
-static void wait_done(struct watch *watch)
-{
-	OK(orch_ctx_run(watch->ctx, 30000, e));
-	ck_assert_uint_eq(watch->done_count, 1);
-	ck_assert_uint_eq(watch->destroyed, 1);
-	watch->job = orch_job_unref(watch->job);
-	orch_ctx_run(watch->ctx, 20, NULL);
-	ck_assert_uint_eq(watch->done_count, 1);
-	ck_assert_uint_eq(watch->destroyed, 1);
-}
-
-static orch_executor *executor_new(orch_ctx *ctx, uint32_t kind, const char *const *argv, const char *program)
-{
-	struct orch_executor_opts opts;
-	orch_executor *executor = NULL;
-
-	orch_executor_opts_init(&opts);
-	opts.kind = kind;
-	opts.argv = argv;
-	opts.program = program;
-	OK(orch_executor_new(ctx, &opts, &executor, e));
-	ck_assert_uint_eq(orch_executor_kind(executor), kind);
-	return executor;
-}
-
-static char workspace[96];
-
-static orch_sandbox *started_sandbox(orch_ctx *ctx, orch_executor *executor)
-{
-	orch_sandbox *sandbox = NULL;
-
-	OK(orch_sandbox_new(ctx, NULL, &sandbox, e));
-	snprintf(workspace, sizeof(workspace), "%s", new_folder());
-	OK(orch_sandbox_set_workspace(sandbox, workspace, NULL, e));
-	OK(orch_executor_prepare(executor, sandbox, e));
-	OK(orch_sandbox_start_wait(sandbox, 10000, e));
-	return sandbox;
-}
-
-/* A whole attempt; the caller sees how it ended. `opts` may be NULL. Takes the executor. */
-static struct watch attempt(orch_ctx *ctx, orch_executor *executor, const struct orch_job_opts *given)
-{
-	static struct watch watch;
-	struct orch_job_opts opts;
-	orch_sandbox *sandbox = started_sandbox(ctx, executor);
-	orch_death *death = NULL;
-
-	memset(&watch, 0, sizeof(watch));
-	watch.ctx = ctx;
-	job_opts(&opts, &watch);
-	if (given) {
-		opts.timeout_ms = given->timeout_ms;
-		opts.stall_ms = given->stall_ms;
-	}
-	watch.inside_call = true;
-	OK(orch_executor_run(executor, sandbox, &opts, &watch.job, e));
-	watch.inside_call = false;
-	ck_assert_str_eq(orch_job_packet(watch.job), opts.packet);
-	ck_assert_str_eq(orch_job_workspace(watch.job), workspace);
-	ck_assert_ptr_eq(orch_job_sandbox(watch.job), sandbox);
-	orch_executor_unref(executor);
-	wait_done(&watch);
-	OK(orch_scope_stop_wait(orch_sandbox_scope(sandbox), NULL, &death, e));
-	ck_assert_str_eq(orch_death_verdict_name(death), "DEAD");
-	orch_death_unref(death);
-	orch_sandbox_unref(sandbox);
-	return watch;
-}
-
-static struct watch command(orch_ctx *ctx, const char *script, const struct orch_job_opts *opts)
-{
-	return attempt(ctx, executor_new(ctx, ORCH_EXECUTOR_COMMAND, SH(script), NULL), opts);
-}
-
-/* A program that plays a CLI. */
-static struct watch agent(orch_ctx *ctx, uint32_t kind, const char *script)
-{
-	const char *path = in(new_folder(), "agent");
-	char text[8192];
-
-	snprintf(text, sizeof(text), "#!/bin/sh\n%s\n", script);
-	put(path, text);
-	ck_assert(chmod(path, 0755) == 0);
-	/* The sandbox's uid has to get there. */
-	*strrchr(strcpy(text, path), '/') = '\0';
-	ck_assert(chmod(text, 0755) == 0);
-	return attempt(ctx, executor_new(ctx, kind, NULL, path), NULL);
-}
-
-#define ENDED(watch, wanted_end, wanted_status, words)                                                         \
-	do {                                                                                                   \
-		ck_assert_msg((watch).end == (wanted_end) && (watch).status == (wanted_status) &&              \
-				      strstr((watch).message, words) != NULL,                                  \
-			      "ended %u, status %d: %s\n%s", (watch).end, (watch).status, (watch).message,     \
-			      (watch).events);                                                                 \
-	} while (0)
-
-/* --- options --------------------------------------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 static void no_job(void *userdata, orch_job *job)
 {
@@ -295,13 +143,14 @@ START_TEST(runs_are_checked)
 }
 END_TEST
 
-/* --- command ------------------------------------------------------------------------------------------------------ */
+/* --- command ---------------------------------------------------------------------------------- */
 
 START_TEST(command_gets_packet_and_workspace)
 {
 	become(_i);
 	orch_ctx *ctx = ctx_new();
-	struct watch watch = command(ctx, "pwd; head -1; echo done > answer; echo oops >&2; printf last; exit 3", NULL);
+	struct watch watch = command(
+		ctx, "pwd; head -1; echo done > answer; echo oops >&2; printf last; exit 3", NULL);
 
 	ENDED(watch, ORCH_JOB_FINISHED, 3, "exited with code 3: oops");
 	ck_assert_str_eq(watch.events,
@@ -311,7 +160,7 @@ START_TEST(command_gets_packet_and_workspace)
 	ck_assert(holds(in(workspace, "answer"), "done\n"));
 	watch = command(ctx, "kill -TERM $$", NULL);
 	ENDED(watch, ORCH_JOB_FINISHED, 256 + 15, "ended by signal 15");
-	/* A packet that is larger than a pipe, to a program that does not read it. */
+	/* Who does not read it is left alone. */
 	watch = command(ctx, "exit 0", NULL);
 	ENDED(watch, ORCH_JOB_FINISHED, 0, "exited with code 0");
 	orch_ctx_unref(ctx);
@@ -327,7 +176,8 @@ START_TEST(command_of_the_host_is_shown)
 	put(program, "#!/bin/sh\necho \"$0 $*\"; cat /opt/executor/beside; : > /opt/executor/x\n");
 	put(in(place, "beside"), "here\n");
 	ck_assert(chmod(program, 0755) == 0 && chmod(place, 0755) == 0);
-	struct watch watch = attempt(ctx, executor_new(ctx, ORCH_EXECUTOR_COMMAND, ARGV(program, "a", "b c"), NULL), NULL);
+	struct watch watch = attempt(
+		ctx, executor_new(ctx, ORCH_EXECUTOR_COMMAND, ARGV(program, "a", "b c"), NULL), NULL);
 
 	ck_assert_str_eq(watch.events, "TEXT:/opt/executor/work.sh a b c\nTEXT:here\n");
 	ck_assert_uint_eq(watch.end, ORCH_JOB_FINISHED);
@@ -340,7 +190,8 @@ START_TEST(missing_program_fails)
 {
 	become(_i);
 	orch_ctx *ctx = ctx_new();
-	struct watch watch = attempt(ctx, executor_new(ctx, ORCH_EXECUTOR_COMMAND, ARGV("no-such-program"), NULL), NULL);
+	struct watch watch =
+		attempt(ctx, executor_new(ctx, ORCH_EXECUTOR_COMMAND, ARGV("no-such-program"), NULL), NULL);
 
 	ENDED(watch, ORCH_JOB_FAILED, -1, "no-such-program");
 	orch_ctx_unref(ctx);
@@ -350,7 +201,10 @@ END_TEST
 START_TEST(output_is_made_text)
 {
 	orch_ctx *ctx = ctx_new();
-	struct watch watch = command(ctx, "printf 'a\\000b \\377 \\303\\244\\r\\n\\n'; head -c 40000 /dev/zero | tr '\\0' x; echo", NULL);
+	struct watch watch = command(ctx,
+				     "printf 'a\\000b \\377 \\303\\244\\r\\n\\n'\n"
+				     "head -c 40000 /dev/zero | tr '\\0' x; echo",
+				     NULL);
 
 	ENDED(watch, ORCH_JOB_FINISHED, 0, "");
 	ck_assert_msg(strncmp(watch.events, "TEXT:a?b ? \303\244\nTEXT:xxxx", 23) == 0, "%s", watch.events);
@@ -395,7 +249,9 @@ START_TEST(descendants_do_not_hold_the_end)
 	become(_i);
 	orch_ctx *ctx = ctx_new();
 	int64_t started = now_ms();
-	struct watch watch = command(ctx, "(setsid sh -c 'while :; do echo noise; sleep 0.01; done' &) ; echo said; exit 0", NULL);
+	struct watch watch = command(
+		ctx, "(setsid sh -c 'while :; do echo noise; sleep 0.01; done' &) ; echo said; exit 0",
+		NULL);
 
 	ENDED(watch, ORCH_JOB_FINISHED, 0, "exited with code 0");
 	ck_assert_ptr_nonnull(strstr(watch.events, "TEXT:said\n"));
@@ -424,7 +280,7 @@ START_TEST(a_stopped_scope_ends_the_job)
 }
 END_TEST
 
-/* --- agents -------------------------------------------------------------------------------------------------------- */
+/* --- agents ----------------------------------------------------------------------------------- */
 
 #define MINI_RESULT "{\"type\":\"result\",\"text\":\"fine\",\"usage\":{\"input_tokens\":40,\"output_tokens\":2}}"
 
@@ -537,7 +393,8 @@ START_TEST(codex_command_and_events)
 		"echo '{\"type\":\"item.started\",\"item\":{\"type\":\"command_execution\",\"command\":\"ls\"}}'\n"
 		"echo '{\"type\":\"item.completed\",\"item\":{\"type\":\"command_execution\",\"command\":\"ls\"}}'\n"
 		"echo '{\"type\":\"item.completed\",\"item\":{\"type\":\"agent_message\",\"text\":\"did it\"}}'\n"
-		"echo '{\"type\":\"turn.completed\",\"usage\":{\"input_tokens\":5,\"cached_input_tokens\":4,\"output_tokens\":6}}'");
+		"echo '{\"type\":\"turn.completed\",\"usage\":"
+		"{\"input_tokens\":5,\"cached_input_tokens\":4,\"output_tokens\":6}}'");
 
 	ENDED(watch, ORCH_JOB_FINISHED, 0, "exited with code 0");
 	ck_assert_str_eq(watch.events,
@@ -585,7 +442,7 @@ START_TEST(tokens_are_claimed)
 }
 END_TEST
 
-/* --- the parser, byte by byte ------------------------------------------------------------------------------------------ */
+/* --- the parser, byte by byte ----------------------------------------------------------------- */
 
 static char heard[4096];
 
@@ -626,7 +483,7 @@ START_TEST(split_anywhere)
 }
 END_TEST
 
-/* --- functions of the host ----------------------------------------------------------------------------------------------- */
+/* --- functions of the host -------------------------------------------------------------------- */
 
 struct host {
 	orch_job *kept;

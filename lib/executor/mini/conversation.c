@@ -32,7 +32,7 @@ static void set_text(char **target, const char *text)
 	*target = strdup(text != NULL ? text : "");
 }
 
-/* --- requests ----------------------------------------------------------------------------------- */
+/* --- requests --------------------------------------------------------------------------------- */
 
 bool conversation_start(struct conversation *conversation, enum api api, const char *model, long max_tokens,
 			const char *packet)
@@ -119,7 +119,7 @@ void conversation_result(struct conversation *conversation, const struct tool_ca
 						call->id, "output", text));
 }
 
-/* --- answers ------------------------------------------------------------------------------------ */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 void turn_start(struct turn *turn, enum api api)
 {

@@ -149,7 +149,9 @@ static void judge(struct exchange *exchange, CURLcode code, struct http_result *
 	else if (result->status != 0 && code == CURLE_OK)
 		judge_status(exchange, result);
 	else
-		say(result, code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_URL_MALFORMAT ? HTTP_REFUSED : HTTP_LATER,
+		say(result,
+		    code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_URL_MALFORMAT ? HTTP_REFUSED
+										      : HTTP_LATER,
 		    "transport", "%s", curl_easy_strerror(code));
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * orch-mini: a small agent. It runs inside a sandbox, talks to a model by way of the broker, and has one tool, a shell. The packet
- * comes on stdin; what happens is told on stdout, one JSON object a line.
+ * orch-mini: a small agent. It runs inside a sandbox, talks to a model by way of the broker, and has one
+ * tool, a shell. The packet comes on stdin; what happens is told on stdout, one JSON object a line.
  */
 #include <curl/curl.h>
 #include <errno.h>
@@ -191,7 +191,7 @@ static int work(const struct options *options, const char *packet)
 	return code;
 }
 
-/* --- start --------------------------------------------------------------------------------------- */
+/* --- start ------------------------------------------------------------------------------------ */
 
 static char *read_packet(void)
 {
