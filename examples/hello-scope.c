@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts a program that leaves a detached child behind, stops the scope, prints the death certificate. */
+/* Starts a program that leaves a detached child behind, stops the scope, prints the death
+ * certificate. */
 #include <orch.h>
 #include <stdio.h>
 

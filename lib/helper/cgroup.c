@@ -37,7 +37,8 @@ static void unescape(char *text)
 	*to = '\0';
 }
 
-/* Mount point and root of the cgroup2 file system: /sys/fs/cgroup, or .../unified on a hybrid host. */
+/* Mount point and root of the cgroup2 file system: /sys/fs/cgroup, or .../unified on a hybrid host.
+ */
 static bool find_mount(char *mount_point, char *root, size_t size)
 {
 	FILE *mounts = fopen("/proc/self/mountinfo", "re");
@@ -74,7 +75,8 @@ static bool find_own(char *path, size_t size)
 	bool found = false;
 	while (groups && !found && getline(&line, &capacity, groups) > 0) {
 		line[strcspn(line, "\n")] = '\0';
-		if (strncmp(line, "0::/", 4) == 0 && strlen(line + 3) < size && !strstr(line, "/..")) {
+		if (strncmp(line, "0::/", 4) == 0 && strlen(line + 3) < size &&
+		    !strstr(line, "/..")) {
 			strcpy(path, line + 3);
 			found = true;
 		}
@@ -96,8 +98,8 @@ static bool is_leaf_name(const char *name)
 }
 
 /*
- * Ends what helpers that are dead left below the base: the leaf's lock is free. Returns how many of those leaves
- * are still there.
+ * Ends what helpers that are dead left below the base: the leaf's lock is free. Returns how many of
+ * those leaves are still there.
  */
 static unsigned sweep(int base_fd)
 {
@@ -113,7 +115,7 @@ static unsigned sweep(int base_fd)
 		if (!is_leaf_name(entry->d_name))
 			continue;
 		_cleanup_fd_ int leaf =
-			openat(base_fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+		    openat(base_fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 		if (leaf < 0 || flock(leaf, LOCK_EX | LOCK_NB) < 0)
 			continue;
 		leaf_kill(leaf);
@@ -124,8 +126,9 @@ static unsigned sweep(int base_fd)
 }
 
 /*
- * The keeper: a process that waits for the helper's end, whatever it is, and then sweeps. The PID namespaces die
- * without it; it is there so that no leaf stays behind when host and helper are killed at once.
+ * The keeper: a process that waits for the helper's end, whatever it is, and then sweeps. The PID
+ * namespaces die without it; it is there so that no leaf stays behind when host and helper are
+ * killed at once.
  */
 static void keeper_start(struct cgroup_base *base)
 {
@@ -170,7 +173,8 @@ void cgroup_base_find(struct cgroup_base *base)
 	base->looked = true;
 	if (!find_mount(mount_point, root, sizeof(root))) {
 		snprintf(base->reason, sizeof(base->reason),
-			 "no cgroup v2 file system is mounted: mount one (mount -t cgroup2 none /sys/fs/cgroup)");
+			 "no cgroup v2 file system is mounted: mount one (mount -t cgroup2 none "
+			 "/sys/fs/cgroup)");
 		return;
 	}
 	if (!find_own(own, sizeof(own))) {
@@ -181,7 +185,8 @@ void cgroup_base_find(struct cgroup_base *base)
 	size_t skip = strcmp(root, "/") == 0 ? 0 : strlen(root);
 	if (skip && (strncmp(own, root, skip) != 0 || (own[skip] && own[skip] != '/'))) {
 		snprintf(base->reason, sizeof(base->reason),
-			 "the own cgroup %.80s is outside of what is mounted on %.80s", own, mount_point);
+			 "the own cgroup %.80s is outside of what is mounted on %.80s", own,
+			 mount_point);
 		return;
 	}
 	const char *rest = strcmp(own + skip, "/") == 0 ? "" : own + skip;
@@ -204,7 +209,8 @@ static int leaf_try(struct cgroup_base *base, const char *name, int *ret_fd)
 	struct stat locked, there;
 	if (mkdirat(base->fd, name, 0755) < 0 && errno != EEXIST)
 		return -errno;
-	_cleanup_fd_ int fd = openat(base->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	_cleanup_fd_ int fd =
+	    openat(base->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return errno == ENOENT ? -EAGAIN : -errno;
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
@@ -236,8 +242,8 @@ int cgroup_leaf_new(struct cgroup_base *base, const char *name, int *ret_fd)
 			nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
 	}
 	if (error)
-		snprintf(base->reason, sizeof(base->reason), "%s could not be made in %.100s: %s", name,
-			 base->path, strerrordesc_np(-error));
+		snprintf(base->reason, sizeof(base->reason), "%s could not be made in %.100s: %s",
+			 name, base->path, strerrordesc_np(-error));
 	else if (base->keeper_fd < 0)
 		keeper_start(base);
 	return error;

@@ -56,7 +56,8 @@ static _Noreturn void end(void)
 
 static void report(struct init *init, struct wire_packet *packet)
 {
-	/* Blocking is fine: only the helper could be slow, and when it dies this ends with EPIPE. */
+	/* Blocking is fine: only the helper could be slow, and when it dies this ends with EPIPE.
+	 */
 	if (wire_send(init->control_fd, packet) == -EPIPE)
 		end();
 	wire_packet_close(packet);
@@ -73,7 +74,8 @@ static void report_failure(struct init *init, enum wire_type type, uint32_t subj
 	report(init, &packet);
 }
 
-/* --- programs ---------------------------------------------------------------------------------------- */
+/* --- programs
+ * ---------------------------------------------------------------------------------------- */
 
 static bool reserve_child(struct init *init)
 {
@@ -108,18 +110,19 @@ static void spawn(struct init *init, struct wire_packet *request)
 		close(init->control_fd);
 		close(pipe_fds[0]);
 		program_run(&(struct program){
-			.request = request, .confine = init->confine, .error_fd = pipe_fds[1]});
+		    .request = request, .confine = init->confine, .error_fd = pipe_fds[1]});
 	}
 	close(pipe_fds[1]);
 	if (pid < 0) {
-		setup_fail(&error, ORCH_ESPAWN, errno, "fork", "no process could be made in the scope");
+		setup_fail(&error, ORCH_ESPAWN, errno, "fork",
+			   "no process could be made in the scope");
 		close(pipe_fds[0]);
 		report_failure(init, WIRE_FAILED, subject, &error);
 		return;
 	}
 	fcntl(pipe_fds[0], F_SETFL, O_NONBLOCK);
 	init->children[init->child_count++] =
-		(struct child){.subject = subject, .pid = pid, .exec_fd = pipe_fds[0]};
+	    (struct child){.subject = subject, .pid = pid, .exec_fd = pipe_fds[0]};
 }
 
 /* After the exec or the end of the child. False while neither is known. */
@@ -196,7 +199,8 @@ static void terminate(struct init *init)
 	kill(-1, SIGCONT);
 }
 
-/* --- connections ------------------------------------------------------------------------------------- */
+/* --- connections
+ * ------------------------------------------------------------------------------------- */
 
 static void report_connect(struct init *init, uint32_t subject, int fd, int os_errno, uint16_t port)
 {
@@ -234,7 +238,7 @@ static void start_connect(struct init *init, uint32_t subject, uint16_t port)
 		return;
 	}
 	init->connects[init->connect_count++] = (struct connecting){
-		.subject = subject, .fd = fd, .due_us = now_us() + CONNECT_MS * 1000};
+	    .subject = subject, .fd = fd, .due_us = now_us() + CONNECT_MS * 1000};
 }
 
 static void check_connects(struct init *init, const struct pollfd *polls, size_t polled)
@@ -246,14 +250,16 @@ static void check_connects(struct init *init, const struct pollfd *polls, size_t
 		socklen_t size = sizeof(error);
 		if (!polls[i].revents && now_us() < done.due_us)
 			continue;
-		if (polls[i].revents && getsockopt(done.fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0)
+		if (polls[i].revents &&
+		    getsockopt(done.fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0)
 			error = errno;
 		init->connects[i] = init->connects[--init->connect_count];
 		report_connect(init, done.subject, done.fd, error, 0);
 	}
 }
 
-/* --- loop ---------------------------------------------------------------------------------------------- */
+/* --- loop
+ * ---------------------------------------------------------------------------------------------- */
 
 static void take_requests(struct init *init)
 {
@@ -315,15 +321,17 @@ static void loop(struct init *init, const sigset_t *waiting)
 	for (;;) {
 		size_t children = init->child_count, connects = init->connect_count;
 		int timeout = poll_timeout(init);
-		struct timespec wait = {.tv_sec = timeout / 1000, .tv_nsec = timeout % 1000 * 1000000L};
+		struct timespec wait = {.tv_sec = timeout / 1000,
+					.tv_nsec = timeout % 1000 * 1000000L};
 		init->polls[0] = (struct pollfd){.fd = init->control_fd, .events = POLLIN};
 		for (size_t i = 0; i < children; i++)
 			init->polls[1 + i] =
-				(struct pollfd){.fd = init->children[i].exec_fd, .events = POLLIN};
+			    (struct pollfd){.fd = init->children[i].exec_fd, .events = POLLIN};
 		for (size_t i = 0; i < connects; i++)
 			init->polls[1 + children + i] =
-				(struct pollfd){.fd = init->connects[i].fd, .events = POLLOUT};
-		int ready = ppoll(init->polls, 1 + children + connects, timeout < 0 ? NULL : &wait, waiting);
+			    (struct pollfd){.fd = init->connects[i].fd, .events = POLLOUT};
+		int ready = ppoll(init->polls, 1 + children + connects, timeout < 0 ? NULL : &wait,
+				  waiting);
 		if (ready < 0 && errno != EINTR)
 			end();
 		if (ready >= 0) {
@@ -354,8 +362,8 @@ void init_run(int control_fd, int listener_fd, struct confine *confine)
 	prctl(PR_SET_NAME, "orch-init");
 	/* Convenience only: the proof of liveness is the end of the socket. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* Before any load runs, and after the uid map was written, which it would forbid: nobody inside may
-	 * trace init or look into its /proc/1/fd. */
+	/* Before any load runs, and after the uid map was written, which it would forbid: nobody
+	 * inside may trace init or look into its /proc/1/fd. */
 	prctl(PR_SET_DUMPABLE, 0);
 	sigemptyset(&waiting);
 	sigemptyset(&blocked);

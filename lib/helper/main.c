@@ -26,10 +26,12 @@ void host_send(struct helper *helper, struct wire_packet *packet)
 	if (helper->host_fd < 0)
 		wire_packet_close(&moved);
 	else if (wire_queue_add(&helper->to_host, &moved) < 0)
-		_exit(1); /* A lost certificate would be worse than a helper that is known to be dead. */
+		_exit(1); /* A lost certificate would be worse than a helper that is known to be
+			     dead. */
 }
 
-/* A host with many scopes needs more descriptors than the usual soft limit; programs get the old one back. */
+/* A host with many scopes needs more descriptors than the usual soft limit; programs get the old
+ * one back. */
 static void raise_limit(struct helper *helper)
 {
 	if (getrlimit(RLIMIT_NOFILE, &helper->open_files) < 0)
@@ -95,8 +97,9 @@ static void run(struct helper *helper)
 			capacity = 2 * needed;
 		}
 		int timeout_ms = -1;
-		fds[0] = (struct pollfd){.fd = helper->host_fd,
-					 .events = (short)(POLLIN | (helper->to_host.length ? POLLOUT : 0))};
+		fds[0] = (struct pollfd){
+		    .fd = helper->host_fd,
+		    .events = (short)(POLLIN | (helper->to_host.length ? POLLOUT : 0))};
 		fds[1] = (struct pollfd){.fd = helper->host_pidfd, .events = POLLIN};
 		size_t count = 2 + scopes_poll(helper, fds + 2, &timeout_ms);
 		if (helper->host_fd < 0) {
@@ -107,7 +110,8 @@ static void run(struct helper *helper)
 		}
 		if (poll(fds, count, timeout_ms) < 0 && errno != EINTR)
 			break;
-		/* A worker that the host forked keeps the socket open: the pidfd tells the host's own end. */
+		/* A worker that the host forked keeps the socket open: the pidfd tells the host's
+		 * own end. */
 		if (helper->host_fd >= 0 && fds[1].revents)
 			host_gone(helper);
 		if (helper->host_fd >= 0 && fds[0].revents & (POLLIN | POLLHUP | POLLERR))
@@ -133,7 +137,8 @@ int main(int argc, char **argv)
 		return 0;
 	}
 #ifdef ORCH_HAVE_CONFINE
-	/* The positive control of a live probe (lib/sandbox/report.c): the same attempt, outside. */
+	/* The positive control of a live probe (lib/sandbox/report.c): the same attempt, outside.
+	 */
 	if (argc == 3 && strcmp(argv[1], "--probe") == 0)
 		return confine_probe(argv[2]);
 #endif

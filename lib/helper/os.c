@@ -61,8 +61,8 @@ int64_t realtime_ms(void)
 	return clock_us(CLOCK_REALTIME) / 1000;
 }
 
-void setup_fail(struct setup_error *error, int32_t code, int os_errno, const char *step, const char *format,
-		...)
+void setup_fail(struct setup_error *error, int32_t code, int os_errno, const char *step,
+		const char *format, ...)
 {
 	memset(error, 0, sizeof(*error));
 	error->code = code;
@@ -84,7 +84,8 @@ int pidfd_signal(int pidfd, int signal)
 	return (int)syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0);
 }
 
-pid_t clone_process(uint64_t flags, int exit_signal, int cgroup_fd, int *ret_pidfd, pid_t *parent_tid)
+pid_t clone_process(uint64_t flags, int exit_signal, int cgroup_fd, int *ret_pidfd,
+		    pid_t *parent_tid)
 {
 	struct clone_args arguments = {.flags = flags, .exit_signal = (uint64_t)exit_signal};
 	if (ret_pidfd) {

@@ -17,7 +17,8 @@
 /* Slack for entries of the confinement's own environment. */
 #define ENVIRONMENT_MORE 256
 
-static const char *const minimal_environment[] = {"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", NULL};
+static const char *const minimal_environment[] = {"PATH=/usr/local/bin:/usr/bin:/bin",
+						  "LANG=C.UTF-8", NULL};
 
 struct strings {
 	const char *cwd;
@@ -46,8 +47,9 @@ static void read_strings(const struct program *program, struct strings *strings)
 	int fd = program->request->fds[0];
 	uint64_t argc = message->number[0], envc = message->number[1];
 	struct stat status;
-	if (fstat(fd, &status) < 0 || status.st_size <= 0 || status.st_size > WIRE_STRINGS_MAX + PATH_MAX ||
-	    argc > (uint64_t)status.st_size || envc > (uint64_t)status.st_size)
+	if (fstat(fd, &status) < 0 || status.st_size <= 0 ||
+	    status.st_size > WIRE_STRINGS_MAX + PATH_MAX || argc > (uint64_t)status.st_size ||
+	    envc > (uint64_t)status.st_size)
 		give_up_sys(program, "strings", "the program's arguments could not be read");
 	size_t size = (size_t)status.st_size;
 	char *text = malloc(size + 1);
@@ -81,8 +83,8 @@ static void add_defaults(char **envp, const char *const *defaults)
 		count++;
 	for (; *defaults && added < ENVIRONMENT_MORE - 1; defaults++) {
 		size_t length = name_length(*defaults), i = 0;
-		while (i < count && (name_length(envp[i]) != length ||
-				     memcmp(envp[i], *defaults, length) != 0))
+		while (i < count &&
+		       (name_length(envp[i]) != length || memcmp(envp[i], *defaults, length) != 0))
 			i++;
 		if (i == count)
 			envp[count + added++] = (char *)*defaults;
@@ -123,7 +125,8 @@ static void default_signals(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* errno of the attempt that says most: a file that is there and can not be run beats one that is missing. */
+/* errno of the attempt that says most: a file that is there and can not be run beats one that is
+ * missing. */
 static int execute(char **argv, char **envp)
 {
 	const char *path = "/usr/local/bin:/usr/bin:/bin";
@@ -150,7 +153,8 @@ static int execute(char **argv, char **envp)
 	return error;
 }
 
-/* stdio to 0..2; all else is closed at exec or here. The error pipe must not sit where stdio goes. */
+/* stdio to 0..2; all else is closed at exec or here. The error pipe must not sit where stdio goes.
+ */
 static void place_stdio(struct program *program)
 {
 	program->error_fd = fcntl(program->error_fd, F_DUPFD_CLOEXEC, 16);
@@ -158,7 +162,8 @@ static void place_stdio(struct program *program)
 		_exit(127);
 	for (int i = 0; i < 3; i++)
 		if (dup2(program->request->fds[1 + i], i) < 0)
-			give_up_sys(program, "stdio", "the standard streams could not be put in place");
+			give_up_sys(program, "stdio",
+				    "the standard streams could not be put in place");
 }
 
 static _Noreturn void run_probe(const struct program *program)
@@ -190,8 +195,8 @@ void program_run(const struct program *given)
 	choose_cwd(&program, &strings);
 	if (chdir(strings.cwd) < 0) {
 		struct setup_error error;
-		setup_fail(&error, ORCH_ESPAWN, errno, "cwd", "working directory %.200s can not be entered",
-			   strings.cwd);
+		setup_fail(&error, ORCH_ESPAWN, errno, "cwd",
+			   "working directory %.200s can not be entered", strings.cwd);
 		give_up(&program, &error);
 	}
 #ifdef ORCH_HAVE_CONFINE
@@ -206,6 +211,8 @@ void program_run(const struct program *given)
 	errno = execute(strings.argv, strings.envp);
 	struct setup_error failure;
 	setup_fail(&failure, ORCH_ESPAWN, errno, "exec",
-		   strchr(name, '/') ? "%.200s could not be executed" : "%.200s was not found in PATH", name);
+		   strchr(name, '/') ? "%.200s could not be executed"
+				     : "%.200s was not found in PATH",
+		   name);
 	give_up(&program, &failure);
 }

@@ -20,7 +20,8 @@
 #define QUEUE_MAX 256
 #define SURVIVORS_MAX 64
 #define DEFAULT_DEADLINE_MS 10000
-/* Between looks at a cgroup that is not empty yet: cgroup.events by POLLPRI is throttled to 10 ms and more. */
+/* Between looks at a cgroup that is not empty yet: cgroup.events by POLLPRI is throttled to 10 ms
+ * and more. */
 #define LOOK_US 1000
 #define LINGER_LOOK_US 100000
 
@@ -42,7 +43,7 @@ struct scope {
 	pid_t setup_pid; /* valid while setup_fd >= 0 */
 	int setup_fd;
 	pid_t init_pid; /* 0: not known */
-	int init_fd;    /* pidfd; -1 also after it was reaped */
+	int init_fd;	/* pidfd; -1 also after it was reaped */
 	bool init_reaped;
 	int control_fd;
 	struct wire_queue to_init;
@@ -55,16 +56,17 @@ struct scope {
 	uint32_t leader;
 	bool has_leader;
 
-	int64_t due_us;         /* set-up deadline, end of grace, or next look */
-	int64_t deadline_us;    /* of the certificate */
-	int64_t requested_us;   /* CLOCK_MONOTONIC */
-	int64_t requested_ms;   /* CLOCK_REALTIME */
-	int64_t last_death_us;  /* CLOCK_MONOTONIC; 0: not yet */
+	int64_t due_us;	       /* set-up deadline, end of grace, or next look */
+	int64_t deadline_us;   /* of the certificate */
+	int64_t requested_us;  /* CLOCK_MONOTONIC */
+	int64_t requested_ms;  /* CLOCK_REALTIME */
+	int64_t last_death_us; /* CLOCK_MONOTONIC; 0: not yet */
 	uint32_t alive;
 	uint16_t proof; /* WIRE_DEATH_* */
 };
 
-/* --- small things ------------------------------------------------------------------------------------- */
+/* --- small things
+ * ------------------------------------------------------------------------------------- */
 
 static struct scope *scope_find(const struct helper *helper, uint32_t id)
 {
@@ -74,8 +76,8 @@ static struct scope *scope_find(const struct helper *helper, uint32_t id)
 	return NULL;
 }
 
-static void send_failure(struct helper *helper, enum wire_type type, uint32_t scope, uint32_t subject,
-			 const struct setup_error *error)
+static void send_failure(struct helper *helper, enum wire_type type, uint32_t scope,
+			 uint32_t subject, const struct setup_error *error)
 {
 	struct wire_packet packet = wire_packet(type, scope, subject);
 	packet.message.code = error->code;
@@ -92,7 +94,8 @@ static void send_note(struct helper *helper, uint32_t scope, const char *text)
 	host_send(helper, &packet);
 }
 
-/* Init is this process's child (CLONE_PARENT) and only we reap, so the pid can not be a stranger's. */
+/* Init is this process's child (CLONE_PARENT) and only we reap, so the pid can not be a stranger's.
+ */
 static void adopt_init(struct scope *scope)
 {
 	if (scope->init_pid || !scope->page || !scope->page->init_pid)
@@ -125,7 +128,8 @@ static void scope_free(struct helper *helper, struct scope *scope)
 	free(scope);
 }
 
-/* --- the end of a scope -------------------------------------------------------------------------------- */
+/* --- the end of a scope
+ * -------------------------------------------------------------------------------- */
 
 static void kill_scope(struct scope *scope)
 {
@@ -141,8 +145,8 @@ static void kill_scope(struct scope *scope)
 }
 
 /* Starts the end: requested by the host, or by what happened. */
-static void begin_end(struct scope *scope, int64_t grace_ms, int64_t deadline_us, int64_t requested_us,
-		      int64_t requested_ms)
+static void begin_end(struct scope *scope, int64_t grace_ms, int64_t deadline_us,
+		      int64_t requested_us, int64_t requested_ms)
 {
 	bool first = scope->state == SETTING_UP || scope->state == STANDING;
 	int64_t now = now_us();
@@ -151,7 +155,8 @@ static void begin_end(struct scope *scope, int64_t grace_ms, int64_t deadline_us
 		if (scope->state == SETTING_UP)
 			scope->proof |= WIRE_DEATH_NEVER_STOOD;
 		else {
-			census_take(&census, scope->pidns_inode, scope->cgroup_fd, scope->init_pid, 0);
+			census_take(&census, scope->pidns_inode, scope->cgroup_fd, scope->init_pid,
+				    0);
 			scope->alive = census.count;
 			census_free(&census);
 		}
@@ -189,14 +194,16 @@ static void scope_fail(struct helper *helper, struct scope *scope, const struct 
 	end_unrequested(scope);
 }
 
-static void send_death(struct helper *helper, struct scope *scope, uint32_t verdict, const char *reason)
+static void send_death(struct helper *helper, struct scope *scope, uint32_t verdict,
+		       const char *reason)
 {
 	struct wire_packet packet = wire_packet(WIRE_DEATH, scope->id, 0);
 	int64_t now = now_us(), last_death = -1;
 	/* An end that nobody requested begins with the death. */
 	if (scope->last_death_us)
-		last_death = scope->last_death_us > scope->requested_us ?
-				     scope->last_death_us - scope->requested_us : 0;
+		last_death = scope->last_death_us > scope->requested_us
+				 ? scope->last_death_us - scope->requested_us
+				 : 0;
 	packet.message.value = (int32_t)verdict;
 	packet.message.flags = scope->proof;
 	packet.message.number[0] = (uint64_t)last_death;
@@ -237,7 +244,8 @@ static bool scope_is_dead(struct helper *helper, struct scope *scope)
 	return true;
 }
 
-static void send_survivors(struct helper *helper, const struct scope *scope, const struct census *census)
+static void send_survivors(struct helper *helper, const struct scope *scope,
+			   const struct census *census)
 {
 	for (uint32_t i = 0; i < census->stored; i++) {
 		const struct census_entry *entry = &census->entries[i];
@@ -266,7 +274,8 @@ static void certify_alive(struct helper *helper, struct scope *scope)
 	struct census extra = {.entries = own, .count = own_count, .stored = own_count};
 	for (uint32_t i = 0; i < census.stored; i++) {
 		/* An init that waits in its exit for others runs no program any more. */
-		living += census.entries[i].state[0] != 'Z' && census.entries[i].pid != scope->init_pid;
+		living +=
+		    census.entries[i].state[0] != 'Z' && census.entries[i].pid != scope->init_pid;
 		for (uint32_t j = 0; j < extra.stored; j++)
 			if (extra.entries[j].pid == census.entries[i].pid)
 				extra.entries[j--] = extra.entries[--extra.stored];
@@ -281,14 +290,16 @@ static void certify_alive(struct helper *helper, struct scope *scope)
 	else if (census.count || extra.stored)
 		send_death(helper, scope, ORCH_DEATH_SURVIVORS, "");
 	else
-		send_death(helper, scope, ORCH_DEATH_UNVERIFIABLE,
-			   "no proof by the deadline, and no member of the scope can be seen in /proc");
+		send_death(
+		    helper, scope, ORCH_DEATH_UNVERIFIABLE,
+		    "no proof by the deadline, and no member of the scope can be seen in /proc");
 	census_free(&census);
 	scope->state = LINGERING;
 	scope->due_us = now_us() + LINGER_LOOK_US;
 }
 
-/* --- what init and the set-up process say ---------------------------------------------------------------- */
+/* --- what init and the set-up process say
+ * ---------------------------------------------------------------- */
 
 static void scope_up(struct helper *helper, struct scope *scope, struct wire_packet *ready)
 {
@@ -316,7 +327,8 @@ static void scope_up(struct helper *helper, struct scope *scope, struct wire_pac
 	packet.message.number[0] = scope->has_cgroup ? ORCH_RUNG_CGROUP_PIDNS : ORCH_RUNG_PIDNS;
 	packet.message.number[1] = scope->pidns_inode;
 	if (scope->has_cgroup)
-		snprintf(packet.message.text, WIRE_TEXT_MAX, "%s/%.30s", helper->cgroups.path, scope->name);
+		snprintf(packet.message.text, WIRE_TEXT_MAX, "%s/%.30s", helper->cgroups.path,
+			 scope->name);
 	packet.fds[packet.fd_count++] = init_fd;
 	if (ready->fd_count) {
 		packet.message.flags = WIRE_LISTENER;
@@ -336,8 +348,8 @@ static void scope_hear(struct helper *helper, struct scope *scope, struct wire_p
 		scope_up(helper, scope, packet);
 		break;
 	case WIRE_SETUP_FAILED:
-		setup_fail(&error, packet->message.code, packet->message.os_errno, packet->message.step,
-			   "%s", packet->message.text);
+		setup_fail(&error, packet->message.code, packet->message.os_errno,
+			   packet->message.step, "%s", packet->message.text);
 		scope_fail(helper, scope, &error);
 		break;
 	case WIRE_EMPTY:
@@ -389,9 +401,11 @@ static void scope_listen(struct helper *helper, struct scope *scope)
 	}
 }
 
-/* --- requests ---------------------------------------------------------------------------------------------- */
+/* --- requests
+ * ---------------------------------------------------------------------------------------------- */
 
-static int start_setup(struct helper *helper, struct scope *scope, const struct wire_packet *request)
+static int start_setup(struct helper *helper, struct scope *scope,
+		       const struct wire_packet *request)
 {
 	bool confined = request->message.flags & WIRE_CONFINED;
 	int pair[2];
@@ -400,8 +414,8 @@ static int start_setup(struct helper *helper, struct scope *scope, const struct 
 	fcntl(pair[0], F_SETFL, O_NONBLOCK);
 	scope->control_fd = pair[0];
 	_cleanup_fd_ int inner = pair[1];
-	scope->page = mmap(NULL, sizeof(*scope->page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-			   0);
+	scope->page = mmap(NULL, sizeof(*scope->page), PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (scope->page == MAP_FAILED) {
 		scope->page = NULL;
 		return -errno;
@@ -467,15 +481,17 @@ static int scope_new(struct helper *helper, const struct wire_packet *request)
 	return 0;
 }
 
-static void refuse(struct helper *helper, const struct wire_packet *request, int32_t code, const char *why)
+static void refuse(struct helper *helper, const struct wire_packet *request, int32_t code,
+		   const char *why)
 {
 	struct setup_error error;
 	setup_fail(&error, code, 0, "scope", "%s", why);
 	if (request->message.type == WIRE_SPAWN)
-		send_failure(helper, WIRE_FAILED, request->message.scope, request->message.subject, &error);
-	else if (request->message.type == WIRE_CONNECT)
-		send_failure(helper, WIRE_CONNECTED, request->message.scope, request->message.subject,
+		send_failure(helper, WIRE_FAILED, request->message.scope, request->message.subject,
 			     &error);
+	else if (request->message.type == WIRE_CONNECT)
+		send_failure(helper, WIRE_CONNECTED, request->message.scope,
+			     request->message.subject, &error);
 }
 
 static void forward(struct helper *helper, struct scope *scope, struct wire_packet *request)
@@ -485,7 +501,8 @@ static void forward(struct helper *helper, struct scope *scope, struct wire_pack
 		return;
 	}
 	if (scope->to_init.length >= QUEUE_MAX) {
-		refuse(helper, request, ORCH_EBUSY, "the scope's init has too many requests waiting");
+		refuse(helper, request, ORCH_EBUSY,
+		       "the scope's init has too many requests waiting");
 		return;
 	}
 	if (request->message.type == WIRE_SPAWN && request->message.flags & WIRE_LEADER) {
@@ -524,8 +541,9 @@ int scopes_request(struct helper *helper, struct wire_packet *packet)
 		if (scope)
 			begin_end(scope, (int64_t)packet->message.number[0],
 				  (int64_t)packet->message.number[2] +
-					  (int64_t)packet->message.number[1] * 1000,
-				  (int64_t)packet->message.number[2], (int64_t)packet->message.number[3]);
+				      (int64_t)packet->message.number[1] * 1000,
+				  (int64_t)packet->message.number[2],
+				  (int64_t)packet->message.number[3]);
 		return 0;
 	case WIRE_SPAWN:
 	case WIRE_SIGNAL:
@@ -537,7 +555,8 @@ int scopes_request(struct helper *helper, struct wire_packet *packet)
 	}
 }
 
-/* --- the loop's view ----------------------------------------------------------------------------------------- */
+/* --- the loop's view
+ * ----------------------------------------------------------------------------------------- */
 
 size_t scopes_count(const struct helper *helper)
 {
@@ -577,8 +596,8 @@ size_t scopes_poll(const struct helper *helper, struct pollfd *fds, int *timeout
 		fds[count++] = (struct pollfd){.fd = scope->setup_fd, .events = POLLIN};
 		fds[count++] = (struct pollfd){.fd = scope->init_fd, .events = POLLIN};
 		fds[count++] = (struct pollfd){
-			.fd = scope->control_fd,
-			.events = (short)(POLLIN | (scope->to_init.length ? POLLOUT : 0))};
+		    .fd = scope->control_fd,
+		    .events = (short)(POLLIN | (scope->to_init.length ? POLLOUT : 0))};
 	}
 	if (next >= 0) {
 		int64_t wait = next <= now ? 0 : (next - now) / 1000 + 1;
@@ -609,7 +628,8 @@ static void setup_ended(struct helper *helper, struct scope *scope)
 	if (scope->init_pid)
 		return;
 	scope_listen(helper, scope);
-	setup_fail(&error, ORCH_ESYS, 0, "setup", "the scope's set-up process ended without a result");
+	setup_fail(&error, ORCH_ESYS, 0, "setup",
+		   "the scope's set-up process ended without a result");
 	scope_fail(helper, scope, &error);
 }
 
@@ -622,7 +642,8 @@ static void init_ended(struct helper *helper, struct scope *scope)
 	scope->init_reaped = true;
 	scope->last_death_us = now_us();
 	if (scope->state == SETTING_UP) {
-		setup_fail(&error, ORCH_ESYS, 0, "setup", "the scope's init ended before the scope stood");
+		setup_fail(&error, ORCH_ESYS, 0, "setup",
+			   "the scope's init ended before the scope stood");
 		scope_fail(helper, scope, &error);
 	} else if (scope->state == STANDING) {
 		scope->proof |= WIRE_DEATH_SELF;
@@ -645,9 +666,10 @@ static void scope_step(struct helper *helper, struct scope *scope)
 
 	int64_t now = now_us();
 	if (scope->state == SETTING_UP && now >= scope->due_us) {
-		setup_fail(&error, ORCH_ETIMEDOUT, 0, "setup",
-			   "the scope did not stand in time (setup_timeout_ms): a path or mount hangs, or "
-			   "the host is overloaded");
+		setup_fail(
+		    &error, ORCH_ETIMEDOUT, 0, "setup",
+		    "the scope did not stand in time (setup_timeout_ms): a path or mount hangs, or "
+		    "the host is overloaded");
 		scope_fail(helper, scope, &error);
 	}
 	if (scope->state == TERMINATING && now >= scope->due_us)

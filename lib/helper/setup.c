@@ -33,8 +33,9 @@ static _Noreturn void report_and_exit(int control_fd, const struct setup_error *
 int supervise_clone_init(uint64_t namespace_flags, int control_fd)
 {
 	(void)control_fd;
-	/* CLONE_PARENT makes init the helper's child, so that nobody but the helper can reap it. The kernel
-	 * writes the pid into the shared page before init runs (fork.c, kernel_clone). */
+	/* CLONE_PARENT makes init the helper's child, so that nobody but the helper can reap it.
+	 * The kernel writes the pid into the shared page before init runs (fork.c, kernel_clone).
+	 */
 	pid_t pid = clone_process(CLONE_PARENT | CLONE_NEWPID | namespace_flags, 0, -1, NULL,
 				  (pid_t *)&page->init_pid);
 	if (pid < 0)
@@ -52,23 +53,26 @@ static int write_file(const char *path, const char *text)
 	return write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : -1;
 }
 
-static int fail_namespace(struct setup_error *error, int os_errno, const char *step, const char *what)
+static int fail_namespace(struct setup_error *error, int os_errno, const char *step,
+			  const char *what)
 {
 	const char *remedy = "see orch-demo doctor";
 	if (os_errno == ENOSPC)
 		remedy = "raise sysctl user.max_user_namespaces, user.max_pid_namespaces, "
 			 "user.max_mnt_namespaces";
 	else if (os_errno == EPERM || os_errno == EACCES)
-		remedy = "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
-			 "kernel.apparmor_restrict_unprivileged_userns=0, or the container's seccomp "
-			 "profile), or run as root";
+		remedy =
+		    "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
+		    "kernel.apparmor_restrict_unprivileged_userns=0, or the container's seccomp "
+		    "profile), or run as root";
 	else if (os_errno == EINVAL || os_errno == ENOSYS)
 		remedy = "the kernel was built without these namespaces";
 	setup_fail(error, ORCH_EUNENFORCEABLE, os_errno, step, "%s refused; %s", what, remedy);
 	return -1;
 }
 
-/* A user namespace in which the user is who he was: what an ordinary user needs for the other namespaces. */
+/* A user namespace in which the user is who he was: what an ordinary user needs for the other
+ * namespaces. */
 static int enter_user_namespace(struct setup_error *error)
 {
 	char map[64];
@@ -77,7 +81,8 @@ static int enter_user_namespace(struct setup_error *error)
 	if (unshare(CLONE_NEWUSER) < 0)
 		return fail_namespace(error, errno, "userns", "a user namespace was");
 	snprintf(map, sizeof(map), "%u %u 1\n", uid, uid);
-	if (write_file("/proc/self/setgroups", "deny") < 0 || write_file("/proc/self/uid_map", map) < 0)
+	if (write_file("/proc/self/setgroups", "deny") < 0 ||
+	    write_file("/proc/self/uid_map", map) < 0)
 		return fail_namespace(error, errno, "userns.map", "the uid map was");
 	snprintf(map, sizeof(map), "%u %u 1\n", gid, gid);
 	if (write_file("/proc/self/gid_map", map) < 0)
@@ -106,9 +111,10 @@ static int enter_plain(int control_fd, struct setup_error *error)
 	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
 		return fail_namespace(error, errno, "mount.root", "changing mount propagation was");
 	if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
-		return fail_namespace(error, errno, "mount.proc",
-				      "mounting /proc of the PID namespace was (it needs a host /proc that "
-				      "nothing hides)");
+		return fail_namespace(
+		    error, errno, "mount.proc",
+		    "mounting /proc of the PID namespace was (it needs a host /proc that "
+		    "nothing hides)");
 	if (mapped && write_file("/proc/sys/user/max_user_namespaces", "0") < 0) {
 		setup_fail(error, ORCH_ESYS, errno, "userns.limit",
 			   "user.max_user_namespaces of the scope could not be set to 0");
@@ -140,8 +146,9 @@ static _Noreturn void set_up(const struct setup_request *request)
 			result = confine_enter(confine, request->host_uid, request->control_fd,
 					       &listener_fd, &error);
 #else
-		setup_fail(&error, ORCH_ENOTSUP, 0, "confine",
-			   "this orch-reaper was built without sandboxes: build with -Dsandbox=enabled");
+		setup_fail(
+		    &error, ORCH_ENOTSUP, 0, "confine",
+		    "this orch-reaper was built without sandboxes: build with -Dsandbox=enabled");
 #endif
 	}
 	if (result < 0)

@@ -42,7 +42,8 @@ static char *mechanism_text(uint32_t flags)
 	add_part(&buf, flags & WIRE_DEATH_SELF, "init ended by itself or was killed from outside");
 	add_part(&buf, flags & WIRE_DEATH_TERMINATED, "SIGTERM to every process and grace");
 	add_part(&buf, flags & WIRE_DEATH_CGROUP_KILL, "cgroup.kill");
-	add_part(&buf, flags & WIRE_DEATH_INIT_KILLED, "SIGKILL to the PID namespace's init by pidfd");
+	add_part(&buf, flags & WIRE_DEATH_INIT_KILLED,
+		 "SIGKILL to the PID namespace's init by pidfd");
 	return take(&buf);
 }
 
@@ -50,7 +51,8 @@ static char *proof_text(const struct death_facts *facts)
 {
 	struct orch_buf buf = {0};
 	bool dead = facts->verdict == ORCH_DEATH_DEAD;
-	add_part(&buf, dead && facts->flags & WIRE_DEATH_NEVER_STOOD, "no program had been started");
+	add_part(&buf, dead && facts->flags & WIRE_DEATH_NEVER_STOOD,
+		 "no program had been started");
 	add_part(&buf, facts->flags & WIRE_DEATH_INIT_REAPED,
 		 "waitid() on init returned, so its PID namespace is empty");
 	add_part(&buf, facts->host_proof,
@@ -65,7 +67,8 @@ static void add_time(struct orch_buf *buf, const char *what, int64_t us)
 	if (us < 0)
 		orch_buf_printf(buf, "%s not known", what);
 	else
-		orch_buf_printf(buf, "%s %lld.%03lld ms", what, (long long)us / 1000, (long long)us % 1000);
+		orch_buf_printf(buf, "%s %lld.%03lld ms", what, (long long)us / 1000,
+				(long long)us % 1000);
 }
 
 static char *whole_text(const struct orch_death *death)
@@ -90,10 +93,11 @@ static char *whole_text(const struct orch_death *death)
 	add_time(&buf, ", confirmed", death->confirmed_us);
 	orch_buf_puts(&buf, " after the request\n");
 	for (uint32_t i = 0; i < death->survivor_count; i++)
-		orch_buf_printf(&buf, "  survivor   pid %d, started at tick %llu, state %s, in %s\n",
+		orch_buf_printf(&buf,
+				"  survivor   pid %d, started at tick %llu, state %s, in %s\n",
 				(int)death->survivors[i].pid,
-				(unsigned long long)death->survivors[i].start_time, death->survivors[i].state,
-				death->survivors[i].wchan);
+				(unsigned long long)death->survivors[i].start_time,
+				death->survivors[i].state, death->survivors[i].wchan);
 	return take(&buf);
 }
 
@@ -222,7 +226,8 @@ uint32_t orch_death_survivor_count(const orch_death *death)
 }
 
 int32_t orch_death_survivor(const orch_death *death, uint32_t index, int32_t *ret_pid,
-			    uint64_t *ret_start_time_ticks, const char **ret_state, const char **ret_wchan)
+			    uint64_t *ret_start_time_ticks, const char **ret_state,
+			    const char **ret_wchan)
 {
 	if (!death || index >= death->survivor_count)
 		return ORCH_EINVAL;

@@ -5,10 +5,10 @@
 
 #include "scope-private.h"
 
-/* Where the helper may be, seen from the folder of the library or, linked statically, of the program: installed
- * beside it (wheel), and the places of the build tree. */
-static const char *const places[] = {"orch-reaper", "helper/orch-reaper", "../lib/helper/orch-reaper",
-				     "../../lib/helper/orch-reaper"};
+/* Where the helper may be, seen from the folder of the library or, linked statically, of the
+ * program: installed beside it (wheel), and the places of the build tree. */
+static const char *const places[] = {"orch-reaper", "helper/orch-reaper",
+				     "../lib/helper/orch-reaper", "../../lib/helper/orch-reaper"};
 
 /* Absolute path of the file that this code was loaded from; caller frees. */
 static char *own_file(void)
@@ -52,8 +52,9 @@ int32_t orch_reaper_find_helper(orch_ctx *ctx, char **ret_path, orch_error **ret
 		char *copy = strdup(ORCH_LIBEXEC_DIR "/orch-reaper");
 		return copy ? found(copy, ret_path) : orch_fail_memory(reterr);
 	}
-	return orch_fail(reterr, ORCH_EHELPER, 0, "helper",
-			 "orch-reaper was found neither beside the library (%s) nor in %s: install it, or "
-			 "set orch_ctx_opts.helper_path",
-			 slash ? file : "?", ORCH_LIBEXEC_DIR);
+	return orch_fail(
+	    reterr, ORCH_EHELPER, 0, "helper",
+	    "orch-reaper was found neither beside the library (%s) nor in %s: install it, or "
+	    "set orch_ctx_opts.helper_path",
+	    slash ? file : "?", ORCH_LIBEXEC_DIR);
 }

@@ -6,7 +6,8 @@
 
 #define SURVIVORS_MAX 64
 #define LOOK_MS 2
-/* A dead init that its new parent does not reap (a container whose PID 1 does not) is reported as that. */
+/* A dead init that its new parent does not reap (a container whose PID 1 does not) is reported as
+ * that. */
 #define REAPING_US 250000
 
 static int open_leaf(const struct orch_scope *scope)
@@ -19,13 +20,13 @@ static int open_leaf(const struct orch_scope *scope)
 static void certify(struct orch_scope *scope, uint32_t verdict, uint32_t flags, const char *reason)
 {
 	struct death_facts facts = {
-		.verdict = verdict,
-		.flags = flags,
-		.host_proof = scope->last_death_us != 0,
-		.reason = reason,
-		.last_death_us = scope->last_death_us ? scope->last_death_us - scope->requested_us : -1,
-		.confirmed_us = orch_monotonic_us() - scope->requested_us,
-		.requested_ms = scope->requested_ms};
+	    .verdict = verdict,
+	    .flags = flags,
+	    .host_proof = scope->last_death_us != 0,
+	    .reason = reason,
+	    .last_death_us = scope->last_death_us ? scope->last_death_us - scope->requested_us : -1,
+	    .confirmed_us = orch_monotonic_us() - scope->requested_us,
+	    .requested_ms = scope->requested_ms};
 	scope_over(scope, death_new(scope, &facts));
 }
 
@@ -54,9 +55,10 @@ static void certify_without_proof(struct orch_scope *scope, uint32_t flags)
 {
 	_cleanup_close_ int leaf = open_leaf(scope);
 	struct census census;
-	const char *reason = scope->connected ? "orch-reaper did not answer by the deadline" :
-						"orch-reaper died, and the scope's init did not end by the "
-						"deadline";
+	const char *reason = scope->connected
+				 ? "orch-reaper did not answer by the deadline"
+				 : "orch-reaper died, and the scope's init did not end by the "
+				   "deadline";
 	census_take(&census, scope->pidns_inode, leaf, 0, SURVIVORS_MAX);
 	struct census_entry init;
 	if (!census.count && scope->init_fd >= 0 && !pidfd_has_ended(scope->init_fd) &&
@@ -116,16 +118,18 @@ void judge_begin(struct orch_scope *scope)
 	scope_expect_death(scope, DEFAULT_DEADLINE_MS);
 	if (scope->init_fd < 0) {
 		certify(scope, ORCH_DEATH_UNVERIFIABLE, WIRE_DEATH_NEVER_STOOD,
-			"orch-reaper was lost before the scope stood: no program had been started in it, and "
+			"orch-reaper was lost before the scope stood: no program had been started "
+			"in it, and "
 			"what was set up ends by itself");
 		return;
 	}
-	/* Init ends by itself when the helper's end of its socket closes; this is for an init that is held. */
+	/* Init ends by itself when the helper's end of its socket closes; this is for an init that
+	 * is held. */
 	pidfd_kill(scope->init_fd, 9);
 	_cleanup_close_ int leaf = open_leaf(scope);
 	if (leaf >= 0)
 		leaf_kill(leaf);
-	if (orch_source_io(scope->ctx, scope->init_fd, ORCH_IO_READ, on_init, scope, &scope->init_watch,
-			   NULL) < 0)
+	if (orch_source_io(scope->ctx, scope->init_fd, ORCH_IO_READ, on_init, scope,
+			   &scope->init_watch, NULL) < 0)
 		judge_look(scope);
 }

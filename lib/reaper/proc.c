@@ -7,7 +7,9 @@
 
 #include "scope-private.h"
 
-/* --- life ------------------------------------------------------------------------------------------------- */
+/* --- life
+ * -------------------------------------------------------------------------------------------------
+ */
 
 static void proc_free(struct orch_proc *proc)
 {
@@ -106,7 +108,8 @@ void proc_exited(struct orch_proc *proc, int32_t exit_code, int32_t term_signal)
 	proc_end(proc, ORCH_PROC_EXITED);
 }
 
-/* --- spawning --------------------------------------------------------------------------------------------- */
+/* --- spawning
+ * --------------------------------------------------------------------------------------------- */
 
 void orch_proc_opts_init(struct orch_proc_opts *opts)
 {
@@ -118,13 +121,15 @@ void orch_proc_opts_init(struct orch_proc_opts *opts)
 static int32_t check_opts(const struct orch_proc_opts *opts, const char *probe, orch_error **reterr)
 {
 	if (opts->flags & ~ORCH_PROC_LEADER)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "orch_proc_opts.flags: unknown flag 0x%x",
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_proc_opts.flags: unknown flag 0x%x",
 				 opts->flags & ~ORCH_PROC_LEADER);
 	if (!probe && (!opts->argv || !opts->argv[0] || !opts->argv[0][0]))
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "orch_proc_opts.argv names no program");
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_proc_opts.argv names no program");
 	if (opts->cwd && opts->cwd[0] != '/')
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "orch_proc_opts.cwd %s must be absolute",
-				 opts->cwd);
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_proc_opts.cwd %s must be absolute", opts->cwd);
 	if (opts->cwd && strlen(opts->cwd) >= PATH_MAX)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "orch_proc_opts.cwd is too long");
 	for (const char *const *entry = opts->envp; entry && *entry; entry++)
@@ -159,7 +164,8 @@ static int32_t make_strings(const struct orch_proc_opts *opts, struct wire_packe
 
 	_cleanup_close_ int fd = memfd_create("orch-strings", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
-		return orch_fail(reterr, ORCH_ESYS, errno, "memfd", "no memory file for argv and envp");
+		return orch_fail(reterr, ORCH_ESYS, errno, "memfd",
+				 "no memory file for argv and envp");
 	for (size_t done = 0; done < buf.length;) {
 		ssize_t written = write(fd, buf.data + done, buf.length - done);
 		if (written < 0 && errno == EINTR)
@@ -170,25 +176,28 @@ static int32_t make_strings(const struct orch_proc_opts *opts, struct wire_packe
 		done += (size_t)written;
 	}
 	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0)
-		return orch_fail(reterr, ORCH_ESYS, errno, "memfd", "the memory file could not be sealed");
+		return orch_fail(reterr, ORCH_ESYS, errno, "memfd",
+				 "the memory file could not be sealed");
 	packet->fds[packet->fd_count++] = orch_steal_fd(&fd);
 	return 0;
 }
 
-static int32_t add_stream(struct wire_packet *packet, int32_t fd, const char *name, orch_error **reterr)
+static int32_t add_stream(struct wire_packet *packet, int32_t fd, const char *name,
+			  orch_error **reterr)
 {
 	int copy = fd < 0 ? open("/dev/null", O_RDWR | O_CLOEXEC) : fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (copy < 0 && errno == EBADF)
-		return orch_fail(reterr, ORCH_EINVAL, errno, NULL, "orch_proc_opts.%s %d is not open", name,
-				 fd);
+		return orch_fail(reterr, ORCH_EINVAL, errno, NULL,
+				 "orch_proc_opts.%s %d is not open", name, fd);
 	if (copy < 0)
-		return orch_fail(reterr, ORCH_ESYS, errno, "stdio", "orch_proc_opts.%s %d", name, fd);
+		return orch_fail(reterr, ORCH_ESYS, errno, "stdio", "orch_proc_opts.%s %d", name,
+				 fd);
 	packet->fds[packet->fd_count++] = copy;
 	return 0;
 }
 
-static int32_t make_packet(const struct orch_proc_opts *opts, const char *probe, struct wire_packet *packet,
-			   orch_error **reterr)
+static int32_t make_packet(const struct orch_proc_opts *opts, const char *probe,
+			   struct wire_packet *packet, orch_error **reterr)
 {
 	int32_t code = check_opts(opts, probe, reterr);
 	if (code == 0)
@@ -253,8 +262,9 @@ static int32_t spawn(orch_scope *scope, const char *probe, const struct orch_pro
 	return 0;
 }
 
-static int32_t spawn_checked(orch_scope *scope, const char *probe, const struct orch_proc_opts *opts,
-			     orch_proc **ret_proc, orch_error **reterr)
+static int32_t spawn_checked(orch_scope *scope, const char *probe,
+			     const struct orch_proc_opts *opts, orch_proc **ret_proc,
+			     orch_error **reterr)
 {
 	struct orch_proc_opts known;
 	int32_t code = orch_opts_read(opts, &known, sizeof(known), "orch_proc_opts", reterr);
@@ -265,7 +275,8 @@ static int32_t spawn_checked(orch_scope *scope, const char *probe, const struct 
 	if (code == 0)
 		code = spawn(scope, probe, &known, ret_proc, reterr);
 	/* Also when the structure is newer than this library: its head is what we know. */
-	if (code < 0 && opts && opts->size >= offsetof(struct orch_proc_opts, destroy) + sizeof(opts->destroy) &&
+	if (code < 0 && opts &&
+	    opts->size >= offsetof(struct orch_proc_opts, destroy) + sizeof(opts->destroy) &&
 	    opts->destroy)
 		opts->destroy(opts->userdata);
 	return code;
@@ -277,13 +288,15 @@ int32_t orch_scope_spawn(orch_scope *scope, const struct orch_proc_opts *opts, o
 	return spawn_checked(scope, NULL, opts, ret_proc, reterr);
 }
 
-int32_t orch_scope_spawn_probe(orch_scope *scope, const char *probe, const struct orch_proc_opts *opts,
-			       orch_proc **ret_proc, orch_error **reterr)
+int32_t orch_scope_spawn_probe(orch_scope *scope, const char *probe,
+			       const struct orch_proc_opts *opts, orch_proc **ret_proc,
+			       orch_error **reterr)
 {
 	return spawn_checked(scope, probe, opts, ret_proc, reterr);
 }
 
-/* --- the rest --------------------------------------------------------------------------------------------- */
+/* --- the rest
+ * --------------------------------------------------------------------------------------------- */
 
 int32_t orch_proc_signal(orch_proc *proc, int32_t signal, orch_error **reterr)
 {
@@ -309,7 +322,8 @@ static bool is_ended(void *userdata)
 	return ((struct orch_proc *)userdata)->ended;
 }
 
-int32_t orch_proc_wait(orch_proc *proc, int64_t timeout_ms, int32_t *ret_status, orch_error **reterr)
+int32_t orch_proc_wait(orch_proc *proc, int64_t timeout_ms, int32_t *ret_status,
+		       orch_error **reterr)
 {
 	if (!proc)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "the proc is NULL");

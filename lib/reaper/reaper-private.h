@@ -3,8 +3,8 @@
 #define ORCH_REAPER_PRIVATE_H
 
 /*
- * What lib/sandbox needs of scopes beyond the public header: a scope whose init is confined by a specification
- * that lib/helper understands (lib/helper/confine.h).
+ * What lib/sandbox needs of scopes beyond the public header: a scope whose init is confined by a
+ * specification that lib/helper understands (lib/helper/confine.h).
  */
 
 #include <orch/scope.h>
@@ -12,7 +12,7 @@
 #include "../core/core-private.h"
 
 struct orch_confinement {
-	int spec_fd;         /* sealed memfd; duplicated */
+	int spec_fd;	     /* sealed memfd; duplicated */
 	uint32_t host_uid;   /* uid and gid of the load, as the host sees them */
 	bool wants_listener; /* 127.0.0.1:ORCH_BROKER_PORT inside is handed to the host */
 };
@@ -21,7 +21,8 @@ int32_t orch_scope_new_confined(orch_ctx *ctx, const struct orch_scope_opts *opt
 				const struct orch_confinement *confinement, orch_scope **ret_scope,
 				orch_error **reterr);
 
-/* Comes once: the scope stands (error NULL) or failed. At once in the next turn if that is known already. */
+/* Comes once: the scope stands (error NULL) or failed. At once in the next turn if that is known
+ * already. */
 typedef void (*orch_scope_start_fn)(void *userdata, orch_scope *scope, const orch_error *error);
 int32_t orch_scope_on_start(orch_scope *scope, orch_scope_start_fn fn, void *userdata,
 			    orch_destroy_fn destroy, orch_error **reterr);
@@ -31,17 +32,19 @@ int orch_scope_listener_fd(const orch_scope *scope);
 
 /* A TCP connection to 127.0.0.1:port made by the scope's init. The fd belongs to the callback. */
 typedef void (*orch_scope_connect_fn)(void *userdata, int32_t fd, const orch_error *error);
-int32_t orch_scope_connect(orch_scope *scope, uint16_t port, orch_scope_connect_fn fn, void *userdata,
-			   orch_destroy_fn destroy, orch_error **reterr);
+int32_t orch_scope_connect(orch_scope *scope, uint16_t port, orch_scope_connect_fn fn,
+			   void *userdata, orch_destroy_fn destroy, orch_error **reterr);
 
 /*
- * Like orch_scope_spawn(), but what runs in the confined child is confine_probe(name), compiled into the
- * helper, with stdout as given. For live probes of a sandbox.
+ * Like orch_scope_spawn(), but what runs in the confined child is confine_probe(name), compiled
+ * into the helper, with stdout as given. For live probes of a sandbox.
  */
-int32_t orch_scope_spawn_probe(orch_scope *scope, const char *probe, const struct orch_proc_opts *opts,
-			       orch_proc **ret_proc, orch_error **reterr);
+int32_t orch_scope_spawn_probe(orch_scope *scope, const char *probe,
+			       const struct orch_proc_opts *opts, orch_proc **ret_proc,
+			       orch_error **reterr);
 
-/* 0, or why the helper could not be found: used by doctor-like callers. Absolute path, caller frees. */
+/* 0, or why the helper could not be found: used by doctor-like callers. Absolute path, caller
+ * frees. */
 int32_t orch_reaper_find_helper(orch_ctx *ctx, char **ret_path, orch_error **reterr);
 
 #endif

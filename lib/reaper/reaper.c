@@ -36,8 +36,8 @@ static void reap_later(struct reaper *reaper)
 	forget_dying(reaper);
 	reaper->dying_pidfd = orch_steal_fd(&reaper->helper_pidfd);
 	if (reaper->dying_pidfd >= 0)
-		orch_source_io(reaper->ctx, reaper->dying_pidfd, ORCH_IO_READ, on_helper_ended, reaper,
-			       &reaper->dying_source, NULL);
+		orch_source_io(reaper->ctx, reaper->dying_pidfd, ORCH_IO_READ, on_helper_ended,
+			       reaper, &reaper->dying_source, NULL);
 }
 
 static void lost(struct reaper *reaper, orch_error *error)
@@ -65,8 +65,8 @@ static void lost_by(struct reaper *reaper, int error)
 	orch_error *reason = NULL;
 	if (reaper->greeted)
 		orch_fail(&reason, ORCH_EHELPER, 0, "helper",
-			  error == -EPIPE ? "orch-reaper (pid %d) died" :
-					    "orch-reaper (pid %d) broke the protocol",
+			  error == -EPIPE ? "orch-reaper (pid %d) died"
+					  : "orch-reaper (pid %d) broke the protocol",
 			  (int)reaper->helper_pid);
 	else if (error == -EPIPE)
 		orch_fail(&reason, ORCH_EHELPER, 0, "helper",
@@ -88,8 +88,8 @@ static bool hear_hello(struct reaper *reaper, const struct wire_packet *packet)
 	if (strcmp(packet->message.text, ORCH_VERSION_STRING) != 0) {
 		orch_error *reason = NULL;
 		orch_fail(&reason, ORCH_EHELPER, 0, "helper",
-			  "%s is of version %.40s: install the one of liborch %s", reaper->helper_path,
-			  packet->message.text, ORCH_VERSION_STRING);
+			  "%s is of version %.40s: install the one of liborch %s",
+			  reaper->helper_path, packet->message.text, ORCH_VERSION_STRING);
 		lost(reaper, reason);
 		return false;
 	}
@@ -177,12 +177,13 @@ static int32_t start(struct reaper *reaper, orch_error **reterr)
 	if (code < 0)
 		return code;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
-		return orch_fail(reterr, ORCH_ESYS, errno, "helper", "no socket pair for orch-reaper");
+		return orch_fail(reterr, ORCH_ESYS, errno, "helper",
+				 "no socket pair for orch-reaper");
 	_cleanup_close_ int helper_end = pair[1];
 	reaper->fd = pair[0];
 	reaper->greeted = false;
-	code = helper_start(reaper->helper_path, helper_end, &reaper->helper_pid, &reaper->helper_pidfd,
-			    reterr);
+	code = helper_start(reaper->helper_path, helper_end, &reaper->helper_pid,
+			    &reaper->helper_pidfd, reterr);
 	if (code == 0)
 		code = orch_source_io(reaper->ctx, reaper->fd, ORCH_IO_READ, on_socket, reaper,
 				      &reaper->source, reterr);

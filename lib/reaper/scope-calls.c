@@ -26,11 +26,11 @@ int32_t scope_check_open(orch_scope *scope, orch_error **reterr)
 		return orch_fail(reterr, ORCH_ECLOSED, 0, NULL, "the scope %s did not start: %s",
 				 scope->name, orch_error_message(scope->start_error));
 	if (!scope->connected)
-		return orch_fail(reterr, ORCH_EHELPER, 0, NULL, "the scope %s is over: orch-reaper died",
-				 scope->name);
+		return orch_fail(reterr, ORCH_EHELPER, 0, NULL,
+				 "the scope %s is over: orch-reaper died", scope->name);
 	if (scope->stopping || scope->phase == SCOPE_OVER)
-		return orch_fail(reterr, ORCH_ECLOSED, 0, NULL, "the scope %s is being stopped or is over",
-				 scope->name);
+		return orch_fail(reterr, ORCH_ECLOSED, 0, NULL,
+				 "the scope %s is being stopped or is over", scope->name);
 	return 0;
 }
 
@@ -56,7 +56,8 @@ int32_t check_may_wait(orch_ctx *ctx, orch_error **reterr)
 	return orch_ctx_wait(ctx, 0, at_once, NULL, reterr);
 }
 
-/* --- callbacks ---------------------------------------------------------------------------------------------- */
+/* --- callbacks
+ * ---------------------------------------------------------------------------------------------- */
 
 /* NULL without memory: `destroy` was called then. */
 static struct callback *callback_new(void *userdata, orch_destroy_fn destroy)
@@ -79,8 +80,8 @@ static void append(struct callback **list, struct callback *callback)
 }
 
 /* The common head of registrations: checks the scope, destroys userdata on failure. */
-static int32_t check_registration(orch_scope *scope, bool has_fn, void *userdata, orch_destroy_fn destroy,
-				  orch_error **reterr)
+static int32_t check_registration(orch_scope *scope, bool has_fn, void *userdata,
+				  orch_destroy_fn destroy, orch_error **reterr)
 {
 	int32_t code = scope_check(scope, reterr);
 	if (code == 0 && !has_fn)
@@ -104,8 +105,8 @@ int32_t orch_scope_on_start(orch_scope *scope, orch_scope_start_fn fn, void *use
 	return scope->stood || scope->start_error ? scope_tell_later(scope, reterr) : 0;
 }
 
-int32_t orch_scope_on_death(orch_scope *scope, orch_death_fn fn, void *userdata, orch_destroy_fn destroy,
-			    orch_error **reterr)
+int32_t orch_scope_on_death(orch_scope *scope, orch_death_fn fn, void *userdata,
+			    orch_destroy_fn destroy, orch_error **reterr)
 {
 	int32_t code = check_registration(scope, fn != NULL, userdata, destroy, reterr);
 	if (code < 0)
@@ -119,11 +120,12 @@ int32_t orch_scope_on_death(orch_scope *scope, orch_death_fn fn, void *userdata,
 	if (before && before->destroy)
 		before->destroy(before->userdata);
 	free(before);
-	return scope->phase == SCOPE_OVER && !scope->requested ? scope_tell_later(scope, reterr) : 0;
+	return scope->phase == SCOPE_OVER && !scope->requested ? scope_tell_later(scope, reterr)
+							       : 0;
 }
 
-int32_t orch_scope_connect(orch_scope *scope, uint16_t port, orch_scope_connect_fn fn, void *userdata,
-			   orch_destroy_fn destroy, orch_error **reterr)
+int32_t orch_scope_connect(orch_scope *scope, uint16_t port, orch_scope_connect_fn fn,
+			   void *userdata, orch_destroy_fn destroy, orch_error **reterr)
 {
 	int32_t code = check_registration(scope, fn != NULL, userdata, destroy, reterr);
 	if (code < 0)
@@ -131,7 +133,8 @@ int32_t orch_scope_connect(orch_scope *scope, uint16_t port, orch_scope_connect_
 	if (port == 0)
 		code = orch_fail(reterr, ORCH_EINVAL, 0, NULL, "port 0 can not be connected to");
 	else if (scope->phase != SCOPE_STANDING || scope->stopping)
-		code = orch_fail(reterr, ORCH_ESTATE, 0, NULL, "the scope %s does not stand", scope->name);
+		code = orch_fail(reterr, ORCH_ESTATE, 0, NULL, "the scope %s does not stand",
+				 scope->name);
 	if (code < 0) {
 		if (destroy)
 			destroy(userdata);
@@ -148,7 +151,9 @@ int32_t orch_scope_connect(orch_scope *scope, uint16_t port, orch_scope_connect_
 	return scope_send(scope, &packet, reterr);
 }
 
-/* --- stopping ----------------------------------------------------------------------------------------------- */
+/* --- stopping
+ * -----------------------------------------------------------------------------------------------
+ */
 
 void orch_stop_opts_init(struct orch_stop_opts *opts)
 {
@@ -164,7 +169,8 @@ static int32_t read_stop_opts(const struct orch_stop_opts *opts, struct orch_sto
 	if (code < 0)
 		return code;
 	if (known->flags)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "orch_stop_opts.flags: no flag is defined");
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_stop_opts.flags: no flag is defined");
 	if (!known->deadline_ms)
 		known->deadline_ms = DEFAULT_DEADLINE_MS;
 	if (known->grace_ms >= known->deadline_ms)
@@ -215,8 +221,8 @@ static bool is_stopped(void *userdata)
 	return ((struct stop_result *)userdata)->death != NULL;
 }
 
-int32_t orch_scope_stop_wait(orch_scope *scope, const struct orch_stop_opts *opts, orch_death **ret_death,
-			     orch_error **reterr)
+int32_t orch_scope_stop_wait(orch_scope *scope, const struct orch_stop_opts *opts,
+			     orch_death **ret_death, orch_error **reterr)
 {
 	struct orch_stop_opts known;
 	int32_t code = scope_check(scope, reterr);
@@ -234,15 +240,16 @@ int32_t orch_scope_stop_wait(orch_scope *scope, const struct orch_stop_opts *opt
 	orch_ctx *ctx = orch_ctx_ref(scope->ctx);
 	code = orch_scope_stop(scope, &known, on_stopped, result, NULL, reterr);
 	if (code == 0)
-		code = orch_ctx_wait(ctx, (int64_t)known.deadline_ms + WAIT_MORE_MS, is_stopped, result,
-				     reterr);
+		code = orch_ctx_wait(ctx, (int64_t)known.deadline_ms + WAIT_MORE_MS, is_stopped,
+				     result, reterr);
 	if (code == 0) {
 		if (ret_death)
 			*ret_death = orch_death_ref(result->death);
 		orch_death_unref(result->death);
 		free(result);
 	} else {
-		/* Only without memory for a certificate: nobody writes to it any more once it is forgotten. */
+		/* Only without memory for a certificate: nobody writes to it any more once it is
+		 * forgotten. */
 		for (struct callback *callback = scope->stops; callback; callback = callback->next)
 			if (callback->userdata == result) {
 				callback->death = NULL;
@@ -254,7 +261,9 @@ int32_t orch_scope_stop_wait(orch_scope *scope, const struct orch_stop_opts *opt
 	return code;
 }
 
-/* --- looking ------------------------------------------------------------------------------------------------ */
+/* --- looking
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static bool is_started(void *userdata)
 {

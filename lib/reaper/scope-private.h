@@ -3,10 +3,11 @@
 #define ORCH_SCOPE_PRIVATE_H
 
 /*
- * Inside lib/reaper. Ownership: handles are counted (`references`) and keep the context alive. An object is also
- * known to its owner (a scope to the reaper, a proc to its scope) while something is still to be reported
- * (`attached`); it is freed when it is neither. The owner's knowledge keeps no context alive, so that a host that
- * drops everything and never runs the loop again leaks nothing.
+ * Inside lib/reaper. Ownership: handles are counted (`references`) and keep the context alive. An
+ * object is also known to its owner (a scope to the reaper, a proc to its scope) while something is
+ * still to be reported
+ * (`attached`); it is freed when it is neither. The owner's knowledge keeps no context alive, so
+ * that a host that drops everything and never runs the loop again leaks nothing.
  */
 
 #include <orch/scope.h>
@@ -22,7 +23,7 @@
 /* The context's connection to its orch-reaper, started again if it died. */
 struct reaper {
 	orch_ctx *ctx; /* not counted */
-	int fd;        /* -1: no helper runs */
+	int fd;	       /* -1: no helper runs */
 	int helper_pidfd;
 	pid_t helper_pid;
 	int dying_pidfd; /* of the one before, until it is reaped */
@@ -43,7 +44,8 @@ int32_t reaper_send(struct reaper *reaper, struct wire_packet *packet, orch_erro
 void reaper_read(struct reaper *reaper);
 
 /* linux/helper-process.c */
-int32_t helper_start(const char *path, int socket_fd, pid_t *ret_pid, int *ret_pidfd, orch_error **reterr);
+int32_t helper_start(const char *path, int socket_fd, pid_t *ret_pid, int *ret_pidfd,
+		     orch_error **reterr);
 /* Waits so long at most, and reaps it if nobody else did. */
 void helper_reap(int pidfd, int timeout_ms);
 int32_t helper_own_pidfd(int *ret_pidfd, orch_error **reterr);
@@ -79,9 +81,9 @@ struct orch_scope {
 	char name[5 + 16 + 1];
 	char *label;
 	enum scope_phase phase;
-	bool stood;     /* it once reached STANDING */
+	bool stood;	/* it once reached STANDING */
 	bool connected; /* to the helper that made it */
-	bool stopping;  /* requested, or its set-up failed, or the helper died */
+	bool stopping;	/* requested, or its set-up failed, or the helper died */
 	bool requested; /* by the host application: nobody to tell but those who asked */
 	bool death_told;
 	orch_error *start_error;
@@ -101,10 +103,10 @@ struct orch_scope {
 
 	int64_t requested_us, requested_ms;
 	int64_t deadline_us;
-	int64_t last_death_us;   /* seen by the host's own judge; 0: not yet */
-	orch_source *watchdog;   /* the helper should have answered */
+	int64_t last_death_us;	 /* seen by the host's own judge; 0: not yet */
+	orch_source *watchdog;	 /* the helper should have answered */
 	orch_source *init_watch; /* after the helper's death */
-	orch_source *later;      /* callbacks that a setter may not make */
+	orch_source *later;	 /* callbacks that a setter may not make */
 	struct census_entry *survivors;
 	uint32_t survivor_count;
 	orch_death *death;
@@ -165,7 +167,7 @@ void proc_abandon(struct orch_proc *proc);
 
 struct death_facts {
 	uint32_t verdict;
-	uint32_t flags; /* WIRE_DEATH_* */
+	uint32_t flags;	 /* WIRE_DEATH_* */
 	bool host_proof; /* init's pidfd, held by the host */
 	const char *reason;
 	int64_t last_death_us; /* after the request; -1: not known */

@@ -9,7 +9,9 @@
 /* What the helper's own set-up deadline gets before the host doubts the helper. */
 #define SETUP_MARGIN_MS 2000
 
-/* --- life ----------------------------------------------------------------------------------------------- */
+/* --- life
+ * -----------------------------------------------------------------------------------------------
+ */
 
 static void callback_free(struct callback *callback)
 {
@@ -124,13 +126,15 @@ void scope_abandon(struct orch_scope *scope)
 	detach(scope);
 }
 
-/* --- telling ---------------------------------------------------------------------------------------------- */
+/* --- telling
+ * ---------------------------------------------------------------------------------------------- */
 
 static void tell_starts(struct orch_scope *scope)
 {
 	struct callback *callback;
 	while ((callback = pop(&scope->starts))) {
-		callback->start(callback->userdata, scope, scope->stood ? NULL : scope->start_error);
+		callback->start(callback->userdata, scope,
+				scope->stood ? NULL : scope->start_error);
 		callback_free(callback);
 	}
 }
@@ -188,7 +192,8 @@ static void end_procs(struct orch_scope *scope, uint32_t verdict)
 	if (scope->start_error)
 		never = orch_error_copy(scope->start_error);
 	else
-		orch_fail(&never, ORCH_ECANCELED, 0, "stop", "the scope was stopped before the program ran");
+		orch_fail(&never, ORCH_ECANCELED, 0, "stop",
+			  "the scope was stopped before the program ran");
 	while (scope->procs) {
 		if (scope->procs->started && !error)
 			proc_exited(scope->procs, -1, 9); /* by SIGKILL, with the namespace */
@@ -235,12 +240,14 @@ void scope_over(struct orch_scope *scope, orch_death *death)
 
 static void set_start_error(struct orch_scope *scope, const orch_error *error);
 
-/* --- the watch over the helper ---------------------------------------------------------------------------- */
+/* --- the watch over the helper
+ * ---------------------------------------------------------------------------- */
 
 static void on_watchdog(void *userdata)
 {
 	struct orch_scope *scope = userdata;
-	/* What the helper said in the meantime may only not have been read yet. The read may end the scope. */
+	/* What the helper said in the meantime may only not have been read yet. The read may end
+	 * the scope. */
 	orch_ctx *ctx = orch_ctx_ref(scope->ctx);
 	orch_scope_ref(scope);
 	if (scope->connected)
@@ -288,17 +295,19 @@ static void set_start_error(struct orch_scope *scope, const orch_error *error)
 	scope->start_error = orch_error_copy(error);
 	scope->stopping = true;
 	scope_expect_death(scope, DEFAULT_DEADLINE_MS + SETUP_MARGIN_MS);
-	orch_ctx_logf(scope->ctx, ORCH_LOG_WARNING, "%s: %s", scope->name, orch_error_message(error));
+	orch_ctx_logf(scope->ctx, ORCH_LOG_WARNING, "%s: %s", scope->name,
+		      orch_error_message(error));
 	tell_starts(scope);
 }
 
-/* --- what the helper says --------------------------------------------------------------------------------- */
+/* --- what the helper says
+ * --------------------------------------------------------------------------------- */
 
 static orch_error *error_of(const struct wire_message *message)
 {
 	orch_error *error = NULL;
-	orch_fail(&error, message->code < 0 ? message->code : ORCH_ESYS, message->os_errno, message->step,
-		  "%s", message->text);
+	orch_fail(&error, message->code < 0 ? message->code : ORCH_ESYS, message->os_errno,
+		  message->step, "%s", message->text);
 	return error;
 }
 
@@ -367,7 +376,7 @@ static void hear_connected(struct orch_scope *scope, struct wire_packet *packet)
 static void hear_survivor(struct orch_scope *scope, const struct wire_message *message)
 {
 	struct census_entry *grown =
-		realloc(scope->survivors, (scope->survivor_count + 1) * sizeof(*scope->survivors));
+	    realloc(scope->survivors, (scope->survivor_count + 1) * sizeof(*scope->survivors));
 	if (!grown)
 		return;
 	scope->survivors = grown;
@@ -443,7 +452,8 @@ void scope_hear(struct orch_scope *scope, struct wire_packet *packet)
 		hear_death(scope, message);
 		break;
 	case WIRE_NOTE:
-		orch_ctx_logf(scope->ctx, ORCH_LOG_NOTICE, "%s: rung PIDNS: %s", scope->name, message->text);
+		orch_ctx_logf(scope->ctx, ORCH_LOG_NOTICE, "%s: rung PIDNS: %s", scope->name,
+			      message->text);
 		break;
 	default:
 		break;
@@ -459,7 +469,8 @@ void scope_helper_lost(struct orch_scope *scope, const orch_error *error)
 	judge_begin(scope);
 }
 
-/* --- making and stopping ---------------------------------------------------------------------------------- */
+/* --- making and stopping
+ * ---------------------------------------------------------------------------------- */
 
 void scope_begin_stop(struct orch_scope *scope, uint32_t grace_ms, uint32_t deadline_ms)
 {
@@ -518,10 +529,12 @@ int32_t orch_scope_new_confined(orch_ctx *ctx, const struct orch_scope_opts *opt
 	if (!ret_scope)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "ret_scope is NULL");
 	if (known.flags)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "orch_scope_opts.flags: no flag is defined");
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_scope_opts.flags: no flag is defined");
 	if (known.least_rung > ORCH_RUNG_CGROUP_PIDNS)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
-				 "orch_scope_opts.least_rung %u is none of ORCH_RUNG_*", known.least_rung);
+				 "orch_scope_opts.least_rung %u is none of ORCH_RUNG_*",
+				 known.least_rung);
 	if (!known.least_rung)
 		known.least_rung = ORCH_RUNG_PIDNS;
 	if (!known.setup_timeout_ms)
@@ -542,7 +555,8 @@ int32_t orch_scope_new_confined(orch_ctx *ctx, const struct orch_scope_opts *opt
 	orch_random_hex(scope->name + 5, 8);
 	scope->label = strdup(known.label ? known.label : scope->name);
 	scope->ctx = ctx;
-	code = scope->label ? send_new(scope, &known, confinement, reterr) : orch_fail_memory(reterr);
+	code =
+	    scope->label ? send_new(scope, &known, confinement, reterr) : orch_fail_memory(reterr);
 	if (code < 0) {
 		scope_free(scope);
 		return code;

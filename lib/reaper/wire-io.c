@@ -83,10 +83,10 @@ int wire_receive(int fd, struct wire_packet *packet)
 		return -EPIPE;
 	}
 	bool lost_fds = header.msg_flags & MSG_CTRUNC;
-	int error = header.msg_flags & MSG_TRUNC ?
-			    -EPROTO :
-			    wire_decode(frame, (size_t)length, lost_fds ? WIRE_ANY_FDS : packet->fd_count,
-					&packet->message);
+	int error = header.msg_flags & MSG_TRUNC
+			? -EPROTO
+			: wire_decode(frame, (size_t)length,
+				      lost_fds ? WIRE_ANY_FDS : packet->fd_count, &packet->message);
 	if (!error && lost_fds)
 		error = -EMFILE;
 	if (error)

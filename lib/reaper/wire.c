@@ -11,18 +11,14 @@
 static const struct {
 	uint8_t least, most;
 } wire_fds[WIRE_TYPES] = {
-	[WIRE_HELLO] = {0, 1},
-	[WIRE_SCOPE_NEW] = {0, 1},
-	[WIRE_SPAWN] = {4, 4},
-	[WIRE_READY] = {0, 1},
-	[WIRE_CONNECTED] = {0, 1},
-	[WIRE_SCOPE_UP] = {1, 2},
+    [WIRE_HELLO] = {0, 1}, [WIRE_SCOPE_NEW] = {0, 1}, [WIRE_SPAWN] = {4, 4},
+    [WIRE_READY] = {0, 1}, [WIRE_CONNECTED] = {0, 1}, [WIRE_SCOPE_UP] = {1, 2},
 };
 
 struct wire_packet wire_packet(enum wire_type type, uint32_t scope, uint32_t subject)
 {
 	struct wire_packet packet = {
-		.message = {.type = (uint16_t)type, .scope = scope, .subject = subject}};
+	    .message = {.type = (uint16_t)type, .scope = scope, .subject = subject}};
 	return packet;
 }
 
@@ -42,11 +38,12 @@ static uint64_t get(const uint8_t **from, unsigned bytes)
 {
 	uint64_t value = 0;
 	for (unsigned i = 0; i < bytes; i++)
-		value |= (uint64_t)*(*from)++ << (8 * i);
+		value |= (uint64_t) * (*from)++ << (8 * i);
 	return value;
 }
 
-void wire_encode(const struct wire_message *message, uint32_t fd_count, uint8_t frame[WIRE_FRAME_SIZE])
+void wire_encode(const struct wire_message *message, uint32_t fd_count,
+		 uint8_t frame[WIRE_FRAME_SIZE])
 {
 	uint8_t *to = frame;
 	to = put(to, WIRE_MAGIC, 4);
@@ -65,7 +62,8 @@ void wire_encode(const struct wire_message *message, uint32_t fd_count, uint8_t 
 	memcpy(to + WIRE_STEP_MAX, message->text, WIRE_TEXT_MAX);
 }
 
-int wire_decode(const uint8_t *frame, size_t length, uint32_t fd_count, struct wire_message *message)
+int wire_decode(const uint8_t *frame, size_t length, uint32_t fd_count,
+		struct wire_message *message)
 {
 	const uint8_t *from = frame;
 	if (length < 8 || get(&from, 4) != WIRE_MAGIC)

@@ -3,9 +3,10 @@
 #define ORCH_WIRE_H
 
 /*
- * The messages between host, orch-reaper and a scope's init: one fixed little-endian frame per SOCK_SEQPACKET
- * message, file descriptors by SCM_RIGHTS and only with the types that have some. Larger things (argv, envp, a
- * confinement) travel in sealed memfds. Compiled into the library and into orch-reaper.
+ * The messages between host, orch-reaper and a scope's init: one fixed little-endian frame per
+ * SOCK_SEQPACKET message, file descriptors by SCM_RIGHTS and only with the types that have some.
+ * Larger things (argv, envp, a confinement) travel in sealed memfds. Compiled into the library and
+ * into orch-reaper.
  */
 
 #include <stdbool.h>
@@ -29,14 +30,16 @@ enum wire_type {
 	WIRE_HELLO = 1,
 
 	/* Host to helper. */
-	/* step: the name; value: least rung; number: set-up timeout in ms, uid of the load. WIRE_CONFINED: fd
-	 * the specification. */
+	/* step: the name; value: least rung; number: set-up timeout in ms, uid of the load.
+	 * WIRE_CONFINED: fd the specification. */
 	WIRE_SCOPE_NEW,
-	/* number: grace in ms, deadline in ms, time of the request (CLOCK_MONOTONIC us, CLOCK_REALTIME ms). */
+	/* number: grace in ms, deadline in ms, time of the request (CLOCK_MONOTONIC us,
+	   CLOCK_REALTIME ms). */
 	WIRE_STOP,
 
 	/* Host to helper to init. `subject` is the host's number for the program or connection. */
-	/* number: argc, envc; text: a probe's name (WIRE_PROBE); fds: strings, stdin, stdout, stderr. */
+	/* number: argc, envc; text: a probe's name (WIRE_PROBE); fds: strings, stdin, stdout,
+	   stderr. */
 	WIRE_SPAWN,
 	WIRE_SIGNAL,  /* value: the signal */
 	WIRE_CONNECT, /* value: the port */
@@ -45,24 +48,25 @@ enum wire_type {
 	WIRE_TERMINATE, /* SIGTERM to everybody; WIRE_EMPTY when nobody is left */
 
 	/* Set-up process or init to helper. */
-	WIRE_READY, /* number: inode of the PID namespace; WIRE_LISTENER: fd the listener */
+	WIRE_READY,	   /* number: inode of the PID namespace; WIRE_LISTENER: fd the listener */
 	WIRE_SETUP_FAILED, /* code, os_errno, step, text */
 	WIRE_EMPTY,
 
 	/* Init to helper to host. */
-	WIRE_STARTED,   /* value: pid inside */
-	WIRE_FAILED,    /* code, os_errno, step, text */
-	WIRE_EXITED,    /* value: exit code, or -1; code: signal, or 0 */
+	WIRE_STARTED,	/* value: pid inside */
+	WIRE_FAILED,	/* code, os_errno, step, text */
+	WIRE_EXITED,	/* value: exit code, or -1; code: signal, or 0 */
 	WIRE_CONNECTED, /* code 0: fd the socket; else code, os_errno, text */
 
 	/* Helper to host. */
-	/* value: host pid of init; number: rung, inode of the PID namespace; text: cgroup or ""; fds: pidfd of
-	 * init and, with WIRE_LISTENER, the listener. */
+	/* value: host pid of init; number: rung, inode of the PID namespace; text: cgroup or "";
+	 * fds: pidfd of init and, with WIRE_LISTENER, the listener. */
 	WIRE_SCOPE_UP,
 	WIRE_SCOPE_FAILED, /* code, os_errno, step, text */
-	WIRE_SURVIVOR,     /* value: pid; number: start time in ticks; step: state; text: wchan */
-	/* value: verdict; flags: WIRE_DEATH_*; number: last death and confirmation (us after the request),
-	 * alive at the request, request (CLOCK_REALTIME ms), inode of the PID namespace; text: reason. */
+	WIRE_SURVIVOR,	   /* value: pid; number: start time in ticks; step: state; text: wchan */
+	/* value: verdict; flags: WIRE_DEATH_*; number: last death and confirmation (us after the
+	 * request), alive at the request, request (CLOCK_REALTIME ms), inode of the PID namespace;
+	 * text: reason. */
 	WIRE_DEATH,
 	WIRE_NOTE, /* text: for the log */
 	WIRE_TYPES
@@ -71,19 +75,19 @@ enum wire_type {
 /* Flags, by type. */
 #define WIRE_CONFINED 1u    /* SCOPE_NEW */
 #define WIRE_LISTENER 1u    /* READY, SCOPE_UP */
-#define WIRE_LEADER 1u      /* SPAWN */
-#define WIRE_PROBE 2u       /* SPAWN */
+#define WIRE_LEADER 1u	    /* SPAWN */
+#define WIRE_PROBE 2u	    /* SPAWN */
 #define WIRE_ENVIRONMENT 4u /* SPAWN: envp was given */
-#define WIRE_CWD 8u         /* SPAWN: cwd was given */
+#define WIRE_CWD 8u	    /* SPAWN: cwd was given */
 
-#define WIRE_DEATH_TERMINATED 1u     /* SIGTERM was tried first */
-#define WIRE_DEATH_CGROUP_KILL 2u    /* cgroup.kill was written */
-#define WIRE_DEATH_INIT_KILLED 4u    /* SIGKILL to init by pidfd */
-#define WIRE_DEATH_INIT_REAPED 8u    /* waitid() on init returned: its PID namespace is empty */
-#define WIRE_DEATH_CGROUP_EMPTY 16u  /* cgroup.events said populated 0 */
-#define WIRE_DEATH_CGROUP_GONE 32u   /* rmdir of the leaf */
-#define WIRE_DEATH_NEVER_STOOD 64u   /* ended in set-up: no program was started */
-#define WIRE_DEATH_SELF 128u         /* init ended before anybody asked */
+#define WIRE_DEATH_TERMINATED 1u    /* SIGTERM was tried first */
+#define WIRE_DEATH_CGROUP_KILL 2u   /* cgroup.kill was written */
+#define WIRE_DEATH_INIT_KILLED 4u   /* SIGKILL to init by pidfd */
+#define WIRE_DEATH_INIT_REAPED 8u   /* waitid() on init returned: its PID namespace is empty */
+#define WIRE_DEATH_CGROUP_EMPTY 16u /* cgroup.events said populated 0 */
+#define WIRE_DEATH_CGROUP_GONE 32u  /* rmdir of the leaf */
+#define WIRE_DEATH_NEVER_STOOD 64u  /* ended in set-up: no program was started */
+#define WIRE_DEATH_SELF 128u	    /* init ended before anybody asked */
 
 struct wire_message {
 	uint16_t type;
@@ -112,17 +116,19 @@ void wire_copy(char *field, size_t size, const char *value);
 void wire_packet_close(struct wire_packet *packet);
 
 /* The parser: bytes in, bytes out. */
-void wire_encode(const struct wire_message *message, uint32_t fd_count, uint8_t frame[WIRE_FRAME_SIZE]);
+void wire_encode(const struct wire_message *message, uint32_t fd_count,
+		 uint8_t frame[WIRE_FRAME_SIZE]);
 /* Some descriptors were lost on the way: their number is not compared. */
 #define WIRE_ANY_FDS 0xffffu
 /* 0, -EPROTO, or -EPROTONOSUPPORT for a frame of another wire version. */
-int wire_decode(const uint8_t *frame, size_t length, uint32_t fd_count, struct wire_message *message);
+int wire_decode(const uint8_t *frame, size_t length, uint32_t fd_count,
+		struct wire_message *message);
 
 /*
- * I/O (wire-io.c). 0 or a negative errno. wire_send() leaves the packet's fds open; it does not block on a
- * non-blocking socket (-EAGAIN) and never raises SIGPIPE. wire_receive() gives -EPIPE at the end, -EAGAIN, -EMFILE
- * (the message is there, its descriptors are lost: this process can have no more), or
- * wire_decode()'s errors, and never blocks; fds are close-on-exec and closed on error.
+ * I/O (wire-io.c). 0 or a negative errno. wire_send() leaves the packet's fds open; it does not
+ * block on a non-blocking socket (-EAGAIN) and never raises SIGPIPE. wire_receive() gives -EPIPE at
+ * the end, -EAGAIN, -EMFILE (the message is there, its descriptors are lost: this process can have
+ * no more), or wire_decode()'s errors, and never blocks; fds are close-on-exec and closed on error.
  */
 int wire_send(int fd, const struct wire_packet *packet);
 int wire_receive(int fd, struct wire_packet *packet);

@@ -3,8 +3,9 @@
 #define ORCH_LIVENESS_FIXTURE_H
 
 /*
- * What test-reaper.c and liveness-host.c have in common: libcheck programs that run their suite as the calling user
- * and, for root, again as uid 1000. A program that includes this defines suite() and fake_helper().
+ * What test-reaper.c and liveness-host.c have in common: libcheck programs that run their suite as
+ * the calling user and, for root, again as uid 1000. A program that includes this defines suite()
+ * and fake_helper().
  */
 
 #include <check.h>
@@ -21,7 +22,7 @@
 
 #define USER 1000
 
-static char folder[64];      /* holds copies that every uid can run */
+static char folder[64];	     /* holds copies that every uid can run */
 static char helper_path[96]; /* orch-reaper */
 static char self_path[96];   /* this program */
 
@@ -38,15 +39,17 @@ static inline bool is_root(void)
 	return geteuid() == 0;
 }
 
-/* --- common ----------------------------------------------------------------------------------------------- */
+/* --- common
+ * -----------------------------------------------------------------------------------------------
+ */
 
-#define OK(call)                                                                                           \
-	do {                                                                                               \
-		orch_error *error_ = NULL;                                                                 \
-		orch_error **e = &error_;                                                                  \
-		int32_t code_ = (call);                                                                    \
-		ck_assert_msg(code_ == 0, "%s: %s", #call, orch_error_message(error_));                    \
-		(void)e;                                                                                   \
+#define OK(call)                                                                                   \
+	do {                                                                                       \
+		orch_error *error_ = NULL;                                                         \
+		orch_error **e = &error_;                                                          \
+		int32_t code_ = (call);                                                            \
+		ck_assert_msg(code_ == 0, "%s: %s", #call, orch_error_message(error_));            \
+		(void)e;                                                                           \
 	} while (0)
 
 static inline orch_ctx *ctx_new_with(const char *helper)
@@ -71,7 +74,8 @@ static inline orch_scope *scope_new(orch_ctx *ctx)
 	return scope;
 }
 
-static inline orch_proc *spawn_opts(orch_scope *scope, struct orch_proc_opts *opts, const char *const *argv)
+static inline orch_proc *spawn_opts(orch_scope *scope, struct orch_proc_opts *opts,
+				    const char *const *argv)
 {
 	orch_proc *proc = NULL;
 	opts->argv = argv;

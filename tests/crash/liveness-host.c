@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The end of the helper, helpers that are none, and awkward hosts: SIGCHLD ignored, a thread in waitpid(-1), fork,
- * waiting inside callbacks. Also connections into a scope.
+ * The end of the helper, helpers that are none, and awkward hosts: SIGCHLD ignored, a thread in
+ * waitpid(-1), fork, waiting inside callbacks. Also connections into a scope.
  */
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -12,7 +12,8 @@
 #include "liveness-fixture.h"
 #include "reaper/wire.h"
 
-/* --- the helper -------------------------------------------------------------------------------------------- */
+/* --- the helper
+ * -------------------------------------------------------------------------------------------- */
 
 static void helper_dies(int signal)
 {
@@ -34,7 +35,7 @@ static void helper_dies(int signal)
 	orch_proc_unref(proc);
 	loop_until(ctx, &deaths.count);
 	ck_assert_msg(orch_death_verdict(deaths.last) == ORCH_DEATH_DEAD ||
-			      orch_death_verdict(deaths.last) == ORCH_DEATH_DEAD_UNREAPED,
+			  orch_death_verdict(deaths.last) == ORCH_DEATH_DEAD_UNREAPED,
 		      "%s", orch_death_text(deaths.last));
 	ck_assert(strstr(orch_death_proof(deaths.last), "the host's pidfd of init"));
 	ck_assert_uint_eq(with_word(watched.word), 0);
@@ -45,10 +46,12 @@ static void helper_dies(int signal)
 	orch_scope *next = scope_new(ctx);
 	ck_assert_int_eq(run(next, ARGV("true")), 0);
 	ck_assert_int_ne(parent_of(orch_scope_init_pid(next)), helper);
-	ck_assert_int_eq(orch_scope_spawn(scope, &(struct orch_proc_opts){.size = sizeof(struct orch_proc_opts),
-									    .argv = ARGV("true")},
-					  NULL, NULL),
-			 ORCH_EHELPER);
+	ck_assert_int_eq(
+	    orch_scope_spawn(scope,
+			     &(struct orch_proc_opts){.size = sizeof(struct orch_proc_opts),
+						      .argv = ARGV("true")},
+			     NULL, NULL),
+	    ORCH_EHELPER);
 	orch_death_unref(deaths.last);
 	orch_scope_unref(next);
 	orch_scope_unref(scope);
@@ -104,7 +107,8 @@ static void assert_helper_refused(const char *path, const char *message)
 	if (code == 0)
 		code = orch_scope_start_wait(scope, 10000, &error);
 	ck_assert_msg(code == ORCH_EHELPER || code == ORCH_ETIMEDOUT, "%d", code);
-	ck_assert_msg(strstr(orch_error_message(error), message) != NULL, "%s", orch_error_message(error));
+	ck_assert_msg(strstr(orch_error_message(error), message) != NULL, "%s",
+		      orch_error_message(error));
 	orch_error_free(error);
 	orch_scope_unref(scope);
 	orch_ctx_unref(ctx);
@@ -159,7 +163,9 @@ START_TEST(helper_is_found_beside_the_library)
 }
 END_TEST
 
-/* --- hosts ------------------------------------------------------------------------------------------------- */
+/* --- hosts
+ * -------------------------------------------------------------------------------------------------
+ */
 
 START_TEST(host_that_ignores_sigchld)
 {
@@ -282,7 +288,8 @@ START_TEST(waiting_in_callbacks)
 	loop_until(ctx, &deadlock.done);
 	ck_assert_int_eq(deadlock.codes[0], ORCH_EDEADLK);
 	ck_assert_int_eq(deadlock.codes[1], ORCH_EDEADLK);
-	/* It was not stopped by the refused call, and a late registration is served in the next turn. */
+	/* It was not stopped by the refused call, and a late registration is served in the next
+	 * turn. */
 	OK(orch_scope_on_start(scope, on_start_in_callback, &deadlock, NULL, e));
 	ck_assert_int_eq(deadlock.done, 1);
 	ck_assert_int_eq(run(scope, ARGV("true")), 0);
@@ -308,7 +315,8 @@ static void on_connect(void *userdata, int32_t fd, const orch_error *error)
 
 START_TEST(connections_into_the_scope)
 {
-	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in address = {.sin_family = AF_INET,
+				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t size = sizeof(address);
 	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	ck_assert_int_eq(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
@@ -318,7 +326,8 @@ START_TEST(connections_into_the_scope)
 	orch_scope *scope = scope_new(ctx);
 	struct connection good = {0}, bad = {0};
 	uint16_t port = ntohs(address.sin_port);
-	ck_assert_int_eq(orch_scope_connect(scope, port, on_connect, &good, NULL, NULL), ORCH_ESTATE);
+	ck_assert_int_eq(orch_scope_connect(scope, port, on_connect, &good, NULL, NULL),
+			 ORCH_ESTATE);
 	OK(orch_scope_start_wait(scope, 10000, e));
 	OK(orch_scope_connect(scope, port, on_connect, &good, NULL, e));
 	loop_until(ctx, &good.done);
@@ -373,7 +382,8 @@ START_TEST(unref_in_another_thread)
 }
 END_TEST
 
-/* --- what only root can arrange ------------------------------------------------------------------------------- */
+/* --- what only root can arrange
+ * ------------------------------------------------------------------------------- */
 
 START_TEST(load_that_makes_cgroups)
 {
@@ -383,7 +393,8 @@ START_TEST(load_that_makes_cgroups)
 	OK(orch_scope_start_wait(scope, 10000, e));
 	struct watched watched = watch(scope);
 	snprintf(command, sizeof(command),
-		 "cd %s && mkdir -p a/b c && echo 0 >a/b/cgroup.procs && test -n \"$(cat a/b/cgroup.procs)\"; r=$?; "
+		 "cd %s && mkdir -p a/b c && echo 0 >a/b/cgroup.procs && test -n \"$(cat "
+		 "a/b/cgroup.procs)\"; r=$?; "
 		 "sleep 1000 & exit $r",
 		 watched.cgroup);
 	ck_assert_int_eq(run(scope, ARGV("sh", "-c", command)), 0);
@@ -402,7 +413,8 @@ static int in_delegated_group(void *unused)
 	struct orch_scope_opts opts;
 	orch_scope *scope = NULL;
 	(void)unused;
-	if (setgroups(0, NULL) < 0 || setresgid(USER, USER, USER) < 0 || setresuid(USER, USER, USER) < 0)
+	if (setgroups(0, NULL) < 0 || setresgid(USER, USER, USER) < 0 ||
+	    setresuid(USER, USER, USER) < 0)
 		return 1;
 	orch_ctx *ctx = ctx_new();
 	orch_scope_opts_init(&opts);
@@ -426,7 +438,8 @@ static int in_delegated_group(void *unused)
 START_TEST(user_in_a_delegated_cgroup)
 {
 	char group[300], path[400];
-	static const char *const files[] = {".", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"};
+	static const char *const files[] = {".", "cgroup.procs", "cgroup.threads",
+					    "cgroup.subtree_control"};
 	orch_ctx *ctx = ctx_new();
 	orch_scope *scope = scope_new(ctx);
 	OK(orch_scope_start_wait(scope, 10000, e));
@@ -456,7 +469,8 @@ START_TEST(user_in_a_delegated_cgroup)
 }
 END_TEST
 
-/* A file system that answers INIT and nothing more: whoever looks something up in it sleeps uninterruptibly. */
+/* A file system that answers INIT and nothing more: whoever looks something up in it sleeps
+ * uninterruptibly. */
 static void *answer_init(void *argument)
 {
 	int fd = *(int *)argument;
@@ -500,7 +514,8 @@ START_TEST(hung_mount)
 		return;
 	}
 	snprintf(where, sizeof(where), "%s/hung-%d", folder, (int)getpid());
-	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fuse);
+	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other",
+		 fuse);
 	ck_assert_int_eq(mkdir(where, 0755), 0);
 	ck_assert_int_eq(mount("hung", where, "fuse", 0, options), 0);
 	ck_assert_int_eq(pthread_create(&thread, NULL, answer_init, &fuse), 0);
@@ -526,7 +541,8 @@ START_TEST(hung_mount)
 	ck_assert_int_lt(orch_monotonic_us() - before, 2000000);
 	orch_death_unref(death);
 	OK(orch_scope_stop_wait(hung, &stop_opts, &death, e));
-	ck_assert_msg(orch_death_verdict(death) == ORCH_DEATH_SURVIVORS, "%s", orch_death_text(death));
+	ck_assert_msg(orch_death_verdict(death) == ORCH_DEATH_SURVIVORS, "%s",
+		      orch_death_text(death));
 	bool sleeps = false;
 	for (uint32_t i = 0; i < orch_death_survivor_count(death); i++) {
 		const char *state, *wchan;
@@ -537,7 +553,8 @@ START_TEST(hung_mount)
 	orch_death_unref(death);
 	*strrchr(where, '/') = '\0';
 	ck_assert_int_eq(umount2(where, MNT_FORCE), 0);
-	for (int i = 0; i < 300 && (exists(watched.init_pid) || access(watched.cgroup, F_OK) == 0); i++)
+	for (int i = 0; i < 300 && (exists(watched.init_pid) || access(watched.cgroup, F_OK) == 0);
+	     i++)
 		pause_ms(10);
 	assert_nothing_left(&watched);
 	umount2(where, MNT_DETACH);
@@ -551,7 +568,8 @@ START_TEST(hung_mount)
 }
 END_TEST
 
-/* --- running ---------------------------------------------------------------------------------------------- */
+/* --- running
+ * ---------------------------------------------------------------------------------------------- */
 
 Suite *suite(void)
 {

@@ -3,8 +3,9 @@
 #define ORCH_LIVENESS_JUDGE_H
 
 /*
- * For the tests of scopes: awkward loads (a program runs itself with --load NAME [WORD]), and a judge that looks from
- * outside: PID namespace inodes in /proc, the process table by a unique word in argv.
+ * For the tests of scopes: awkward loads (a program runs itself with --load NAME [WORD]), and a
+ * judge that looks from outside: PID namespace inodes in /proc, the process table by a unique word
+ * in argv.
  */
 
 #include <ctype.h>
@@ -21,7 +22,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* --- loads ------------------------------------------------------------------------------------------------ */
+/* --- loads
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static inline void close_all(void)
 {
@@ -145,9 +148,9 @@ static const struct {
 	const char *name;
 	int (*run)(void);
 } loads[] = {
-	{"awkward", load_awkward}, {"hoppers", load_hoppers}, {"grow", load_grow},
-	{"polite", load_polite},   {"stubborn", load_stubborn}, {"fds", load_fds},
-	{"state", load_state},	   {"holder", load_holder},
+    {"awkward", load_awkward}, {"hoppers", load_hoppers},   {"grow", load_grow},
+    {"polite", load_polite},   {"stubborn", load_stubborn}, {"fds", load_fds},
+    {"state", load_state},     {"holder", load_holder},
 };
 
 static inline int load_main(const char *name)
@@ -158,7 +161,8 @@ static inline int load_main(const char *name)
 	return 100;
 }
 
-/* --- the judge -------------------------------------------------------------------------------------------- */
+/* --- the judge
+ * -------------------------------------------------------------------------------------------- */
 
 static inline unsigned in_pidns(uint64_t inode)
 {

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * liveness [ROUNDS]: a host with two scopes full of awkward load is SIGKILLed, or its helper, or both at the same
- * moment; then nothing of it may be left within BOUND_MS. For root ROUNDS on the rung "cgroup and PID namespace" and
- * as many as uid 1000 on the rung "PID namespace". Every fifth host is hit while it still sets up.
+ * liveness [ROUNDS]: a host with two scopes full of awkward load is SIGKILLed, or its helper, or
+ * both at the same moment; then nothing of it may be left within BOUND_MS. For root ROUNDS on the
+ * rung "cgroup and PID namespace" and as many as uid 1000 on the rung "PID namespace". Every fifth
+ * host is hit while it still sets up.
  *
- * The judge looks from outside: members of the recorded PID namespaces, the process table by words in argv (the
- * load's, and the helper's own path, which its inits and its keeper share), cgroup leaves without a living owner.
+ * The judge looks from outside: members of the recorded PID namespaces, the process table by words
+ * in argv (the load's, and the helper's own path, which its inits and its keeper share), cgroup
+ * leaves without a living owner.
  */
 #include <errno.h>
 #include <grp.h>
@@ -30,7 +32,9 @@ enum victim { BOTH, HOST, HELPER, VICTIMS };
 
 static char folder[64], self_path[96], helper_path[96];
 
-/* --- the host ------------------------------------------------------------------------------------------------ */
+/* --- the host
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static void on_death(void *userdata, orch_scope *scope, orch_death *death)
 {
@@ -81,7 +85,8 @@ static int host_main(const char *word, bool worker)
 		for (int j = 0; j < 3; j++)
 			host_spawn(scopes[i], host_loads[i][j], word);
 		printf("scope %llu %d %s\n", (unsigned long long)orch_scope_pidns_inode(scopes[i]),
-		       (int)parent_of(orch_scope_init_pid(scopes[i])), orch_scope_cgroup(scopes[i]));
+		       (int)parent_of(orch_scope_init_pid(scopes[i])),
+		       orch_scope_cgroup(scopes[i]));
 	}
 	printf("ready\n");
 	fflush(stdout);
@@ -89,7 +94,9 @@ static int host_main(const char *word, bool worker)
 	return 0;
 }
 
-/* --- one round ------------------------------------------------------------------------------------------------ */
+/* --- one round
+ * ------------------------------------------------------------------------------------------------
+ */
 
 struct round {
 	char word[48];
@@ -153,9 +160,10 @@ static void start_host(struct round *round)
 		dup2(out[1], 1);
 		if (round->user && geteuid() == 0 &&
 		    (setgroups(0, NULL) < 0 || setresgid(USER, USER, USER) < 0 ||
-				    setresuid(USER, USER, USER) < 0))
+		     setresuid(USER, USER, USER) < 0))
 			_exit(99);
-		execl(self_path, self_path, "--host", round->word, round->worker ? "worker" : "alone", NULL);
+		execl(self_path, self_path, "--host", round->word,
+		      round->worker ? "worker" : "alone", NULL);
 		_exit(99);
 	}
 	close(out[1]);
@@ -224,7 +232,8 @@ static bool read_deaths(struct round *round)
 	struct pollfd ready = {.fd = fileno(round->reports), .events = POLLIN};
 	int64_t start = orch_monotonic_us();
 	while (round->deaths < SCOPES && orch_monotonic_us() - start < BOUND_MS * 1000) {
-		/* What the helper leaves behind is this process's to reap: the certificate waits for it. */
+		/* What the helper leaves behind is this process's to reap: the certificate waits
+		 * for it. */
 		reap_orphans(round);
 		if (poll(&ready, 1, 1) == 0)
 			continue;
@@ -244,8 +253,8 @@ static int64_t judge(struct round *round, const char *base)
 	int64_t start = orch_monotonic_us();
 	bool host_alive = round->victim == HELPER;
 	for (;;) {
-		/* Only a look that began after the bound counts against it: on a busy machine looking takes its
-		 * time too. */
+		/* Only a look that began after the bound counts against it: on a busy machine
+		 * looking takes its time too. */
 		int64_t looked = orch_monotonic_us() - start;
 		reap_orphans(round);
 		if (left(round, base, !host_alive) == 0)
@@ -272,7 +281,8 @@ static void describe_processes(uint64_t inode)
 			continue;
 		if (stat(path, &status) == 0 && status.st_ino == inode)
 			states[process.state[0] & 127]++;
-		if (has_word(pid, helper_path) || (status.st_ino == inode && process.state[0] != 'Z'))
+		if (has_word(pid, helper_path) ||
+		    (status.st_ino == inode && process.state[0] != 'Z'))
 			printf("  pid %d parent %d state %s in %s\n", (int)pid, (int)parent_of(pid),
 			       process.state, process.wchan);
 	}
@@ -286,11 +296,14 @@ static void describe(const struct round *round, const char *base)
 {
 	printf("LEFT after %d ms (%s, %s%s): word %u, helper %u, leaves %u", BOUND_MS,
 	       round->user ? "user" : "root",
-	       round->victim == BOTH ? "both" : round->victim == HOST ? "host" : "helper",
+	       round->victim == BOTH   ? "both"
+	       : round->victim == HOST ? "host"
+				       : "helper",
 	       round->early ? ", early" : "", with_word(round->word), with_word(helper_path),
 	       orphaned_leaves(base));
 	for (int i = 0; i < round->scopes; i++)
-		printf(", pidns %llu: %u", (unsigned long long)round->inode[i], in_pidns(round->inode[i]));
+		printf(", pidns %llu: %u", (unsigned long long)round->inode[i],
+		       in_pidns(round->inode[i]));
 	printf("\n");
 	for (int i = 0; i < round->scopes; i++)
 		describe_processes(round->inode[i]);
@@ -304,7 +317,8 @@ static int64_t run_round(int number, bool user, char *base, size_t base_size)
 			      .early = number % 5 == 4,
 			      .worker = number % 4 == 1 && number % 5 != 4};
 	snprintf(round.word, sizeof(round.word), "liveness-%d-%d-%d", (int)getpid(), user, number);
-	/* Without a report the judge does not know who is the helper: early hits are on the host. */
+	/* Without a report the judge does not know who is the helper: early hits are on the host.
+	 */
 	if (round.early && round.victim == HELPER)
 		round.victim = HOST;
 	start_host(&round);
@@ -322,12 +336,13 @@ static int64_t run_round(int number, bool user, char *base, size_t base_size)
 		failed |= round.load < 5 || round.scopes != SCOPES;
 		failed |= !user && !round.base[0];
 		if (failed)
-			printf("round %d: the load did not stand (%u processes, %d scopes)\n", number,
-			       round.load, round.scopes);
+			printf("round %d: the load did not stand (%u processes, %d scopes)\n",
+			       number, round.load, round.scopes);
 	}
 	strike(&round);
 	if (round.victim == HELPER && !failed && !read_deaths(&round)) {
-		printf("round %d: the host got %u certificates of %d\n", number, round.deaths, SCOPES);
+		printf("round %d: the host got %u certificates of %d\n", number, round.deaths,
+		       SCOPES);
 		failed = true;
 	}
 	/* The worker is the host's business: it was there to hold the socket. */
@@ -335,12 +350,14 @@ static int64_t run_round(int number, bool user, char *base, size_t base_size)
 	if (round.worker_pid > 0) {
 		poll(NULL, 0, 20);
 		unsigned others = 0;
-		for (int i = 0; i < 100 && (others = with_word(helper_path)) && round.victim != HELPER; i++) {
+		for (int i = 0;
+		     i < 100 && (others = with_word(helper_path)) && round.victim != HELPER; i++) {
 			reap_orphans(&round);
 			poll(NULL, 0, 10);
 		}
 		if (others && round.victim != HELPER)
-			printf("round %d: a worker with the socket kept the helper alive\n", number);
+			printf("round %d: a worker with the socket kept the helper alive\n",
+			       number);
 		failed |= others && round.victim != HELPER;
 		kill(round.worker_pid, SIGKILL);
 	}
@@ -375,7 +392,8 @@ static int run_rounds(int rounds, bool user, const char *title)
 			times[good++] = ms;
 	}
 	qsort(times, (size_t)good, sizeof(*times), by_value);
-	printf("%s: %d rounds, %d with something left or wrong; all gone after %lld ms (median), %lld ms "
+	printf("%s: %d rounds, %d with something left or wrong; all gone after %lld ms (median), "
+	       "%lld ms "
 	       "(worst), bound %d ms; %lld s\n",
 	       title, good + failed, failed, good ? (long long)times[good / 2] : -1,
 	       good ? (long long)times[good - 1] : -1, BOUND_MS,
@@ -385,7 +403,9 @@ static int run_rounds(int rounds, bool user, const char *title)
 	return failed;
 }
 
-/* --- running -------------------------------------------------------------------------------------------------- */
+/* --- running
+ * --------------------------------------------------------------------------------------------------
+ */
 
 static void copy(const char *from, char *to, size_t size, const char *name)
 {
@@ -427,7 +447,8 @@ int main(int argc, char **argv)
 		return 2;
 	make_folder();
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	/* The judge should see what happens when it happens. Without the privilege it sees it later. */
+	/* The judge should see what happens when it happens. Without the privilege it sees it
+	 * later. */
 	if (geteuid() == 0)
 		setpriority(PRIO_PROCESS, 0, -10);
 	int failed = 0;

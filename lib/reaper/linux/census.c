@@ -37,10 +37,11 @@ bool census_describe(pid_t pid, struct census_entry *ret_entry)
 	const char *rest = strrchr(text, ')');
 	unsigned long long start_time;
 	char state;
-	if (!rest || sscanf(rest + 1,
-			    " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
-			    "%llu",
-			    &state, &start_time) != 2)
+	if (!rest ||
+	    sscanf(rest + 1,
+		   " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+		   "%llu",
+		   &state, &start_time) != 2)
 		return false;
 	memset(ret_entry, 0, sizeof(*ret_entry));
 	ret_entry->pid = pid;
@@ -109,7 +110,8 @@ static void take_cgroup(struct census *census, int cgroup_fd, pid_t but, uint32_
 	fclose(members);
 }
 
-void census_take(struct census *census, uint64_t pidns_inode, int cgroup_fd, pid_t but, uint32_t most)
+void census_take(struct census *census, uint64_t pidns_inode, int cgroup_fd, pid_t but,
+		 uint32_t most)
 {
 	memset(census, 0, sizeof(*census));
 	/* The cgroup is the cheaper list; whoever left it is still in the namespace. */
@@ -147,7 +149,8 @@ int leaf_kill(int cgroup_fd)
 	return error;
 }
 
-/* Depth first. A load that nests deeper than this has to be helped by hand; its processes are dead all the same. */
+/* Depth first. A load that nests deeper than this has to be helped by hand; its processes are dead
+ * all the same. */
 static int remove_below(int parent_fd, const char *name, int depth)
 {
 	if (unlinkat(parent_fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)

@@ -3,8 +3,9 @@
 #define ORCH_CENSUS_H
 
 /*
- * Who is in a scope, as seen from outside: by PID namespace inode and by cgroup. And the few operations on a
- * cgroup v2 leaf. Nothing here blocks. Compiled into the library and into orch-reaper.
+ * Who is in a scope, as seen from outside: by PID namespace inode and by cgroup. And the few
+ * operations on a cgroup v2 leaf. Nothing here blocks. Compiled into the library and into
+ * orch-reaper.
  */
 
 #include <stdbool.h>
@@ -25,21 +26,23 @@ struct census {
 };
 
 /*
- * Looks for members in the PID namespace `pidns_inode` (0: not looked for) and in the leaf `cgroup_fd` (-1:
- * none), without `but`. At most `most` of them are described.
+ * Looks for members in the PID namespace `pidns_inode` (0: not looked for) and in the leaf
+ * `cgroup_fd` (-1: none), without `but`. At most `most` of them are described.
  */
-void census_take(struct census *census, uint64_t pidns_inode, int cgroup_fd, pid_t but, uint32_t most);
+void census_take(struct census *census, uint64_t pidns_inode, int cgroup_fd, pid_t but,
+		 uint32_t most);
 void census_free(struct census *census);
 /* False if the process is gone. */
 bool census_describe(pid_t pid, struct census_entry *ret_entry);
 
 /* 1, 0, or a negative errno: "populated" of cgroup.events. -ENODEV: the leaf is gone. */
 int leaf_populated(int cgroup_fd);
-/* 0 or a negative errno. Kills what is in the leaf and below now: repeat until it is not populated. */
+/* 0 or a negative errno. Kills what is in the leaf and below now: repeat until it is not populated.
+ */
 int leaf_kill(int cgroup_fd);
 /*
- * Removes the leaf `name` below `base_fd` with what the load made below it. 0 (also when it is gone), or a negative
- * errno: -EBUSY while something is in it.
+ * Removes the leaf `name` below `base_fd` with what the load made below it. 0 (also when it is
+ * gone), or a negative errno: -EBUSY while something is in it.
  */
 int leaf_remove(int base_fd, const char *name);
 

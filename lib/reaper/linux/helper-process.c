@@ -35,8 +35,8 @@ static int spawn(const char *path, int socket_fd, pid_t *ret_pid)
 		return error;
 	}
 	/* An ignored SIGCHLD would survive exec and make the helper's waitid() fail: SETSIGDEF. */
-	posix_spawnattr_setflags(&attributes,
-				 POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK |
+						  POSIX_SPAWN_SETSID);
 	posix_spawnattr_setsigdefault(&attributes, &all);
 	posix_spawnattr_setsigmask(&attributes, &none);
 	for (int fd = 0; fd < 3 && !error; fd++)
@@ -50,16 +50,20 @@ static int spawn(const char *path, int socket_fd, pid_t *ret_pid)
 	return error;
 }
 
-int32_t helper_start(const char *path, int socket_fd, pid_t *ret_pid, int *ret_pidfd, orch_error **reterr)
+int32_t helper_start(const char *path, int socket_fd, pid_t *ret_pid, int *ret_pidfd,
+		     orch_error **reterr)
 {
 	/* Out of the way of 0..3, which the file actions fill. */
 	_cleanup_close_ int high = fcntl(socket_fd, F_DUPFD_CLOEXEC, 10);
 	if (high < 0)
-		return orch_fail(reterr, ORCH_ESYS, errno, "helper", "no file descriptor for orch-reaper");
+		return orch_fail(reterr, ORCH_ESYS, errno, "helper",
+				 "no file descriptor for orch-reaper");
 	int error = spawn(path, high, ret_pid);
 	if (error)
-		return orch_fail(reterr, ORCH_EHELPER, error, "helper", "%s could not be started", path);
-	/* For waiting only, never for a signal: if the host ignores SIGCHLD the pid is not pinned. */
+		return orch_fail(reterr, ORCH_EHELPER, error, "helper", "%s could not be started",
+				 path);
+	/* For waiting only, never for a signal: if the host ignores SIGCHLD the pid is not pinned.
+	 */
 	*ret_pidfd = open_pidfd(*ret_pid);
 	return 0;
 }
