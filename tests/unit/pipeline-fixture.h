@@ -254,16 +254,18 @@ static inline void list_folder(json_t *names, const char *dir, const char *prefi
 {
 	DIR *folder = opendir(dir);
 	for (struct dirent *entry; folder && (entry = readdir(folder));) {
-		char path[PATH_MAX], name[PATH_MAX];
+		char *path = NULL, *name = NULL, *inner = NULL;
 		if (entry->d_name[0] == '.')
 			continue;
-		snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
-		snprintf(name, sizeof(name), "%s%s", prefix, entry->d_name);
+		ck_assert_int_gt(asprintf(&path, "%s/%s", dir, entry->d_name), 0);
+		ck_assert_int_gt(asprintf(&name, "%s%s", prefix, entry->d_name), 0);
+		ck_assert_int_gt(asprintf(&inner, "%s/", name), 0);
 		json_array_append_new(names, json_string(name));
-		if (entry->d_type == DT_DIR) {
-			strcat(name, "/");
-			list_folder(names, path, name);
-		}
+		if (entry->d_type == DT_DIR)
+			list_folder(names, path, inner);
+		free(path);
+		free(name);
+		free(inner);
 	}
 	if (folder)
 		closedir(folder);
