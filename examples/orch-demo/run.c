@@ -172,9 +172,13 @@ static int give_answers(struct run *run, const struct options *options, const st
 		if (code < 0)
 			return fail(options->answers, error);
 	}
-	if (json_is_true(json_object_get(setup->config, "yes")) &&
-	    orch_pipeline_accept_recommended(run->pipeline, &error) < 0)
+	if (!json_is_true(json_object_get(setup->config, "yes")))
+		return EXIT_FINE;
+	int32_t code = orch_pipeline_accept_recommended(run->pipeline, &error);
+	/* A run that is resumed may have its answers already. */
+	if (code < 0 && code != ORCH_ESTATE)
 		return fail("--yes", error);
+	orch_error_free(error);
 	return EXIT_FINE;
 }
 
