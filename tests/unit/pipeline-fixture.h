@@ -177,10 +177,17 @@ static inline void remove_all(const char *path)
 	nftw(path, unlink_one, 32, FTW_DEPTH | FTW_PHYS);
 }
 
+/* DIR/NAME; freed by the caller. */
+static inline char *joined(const char *dir, const char *name)
+{
+	char *path = NULL;
+	ck_assert_int_gt(asprintf(&path, "%s/%s", dir, name), 0);
+	return path;
+}
+
 static inline void write_text(const char *dir, const char *name, const char *text)
 {
-	char path[PATH_MAX];
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	char *path = joined(dir, name);
 	for (char *slash = path + strlen(dir) + 1; (slash = strchr(slash, '/')); slash++) {
 		*slash = '\0';
 		mkdir(path, 0755);
@@ -190,13 +197,14 @@ static inline void write_text(const char *dir, const char *name, const char *tex
 	ck_assert_msg(file != NULL, "%s: %s", path, strerror(errno));
 	fputs(text, file);
 	fclose(file);
+	free(path);
 }
 
 static inline char *read_text(const char *dir, const char *name)
 {
-	char path[PATH_MAX];
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	char *path = joined(dir, name);
 	FILE *file = fopen(path, "re");
+	free(path);
 	if (!file)
 		return NULL;
 	char *text = calloc(1, 1 << 20);
@@ -240,12 +248,12 @@ static inline bool put_answers(const struct answer *rows, int fit, const char *w
 			continue;
 		if (rows->path[0] == '?')
 			return false;
-		char path[PATH_MAX];
-		snprintf(path, sizeof(path), "%s/%s", workspace, rows->path + 1);
+		char *path = joined(workspace, rows->path + 1);
 		if (rows->path[0] == '!')
 			remove_all(path);
 		else
 			write_text(workspace, rows->path, rows->text);
+		free(path);
 	}
 	return true;
 }
@@ -396,10 +404,10 @@ static inline uint32_t host_run(struct host *host)
 
 static inline json_t *host_report(const struct host *host)
 {
-	char path[PATH_MAX];
-	snprintf(path, sizeof(path), "%s/report/report.json", host->state);
+	char *path = joined(host->state, "report/report.json");
 	json_t *report = json_load_file(path, 0, NULL);
 	ck_assert_msg(report != NULL, "%s is missing or no JSON", path);
+	free(path);
 	return report;
 }
 
