@@ -72,9 +72,7 @@ static void json_cleanup(json_t **json)
 }
 #define _cleanup_json_ __attribute__((cleanup(json_cleanup)))
 
-/* --- questions
- * -----------------------------------------------------------------------------------------------
- */
+/* --- questions ------------------------------------------------------------------------------- */
 
 #define FORM_QUESTIONS                                                                             \
 	"{\"questions\":[{\"id\":\"Q1\",\"text\":\"...\",\"recommended\":\"...\",\"options\":[\"." \
@@ -226,9 +224,7 @@ int32_t questions_parse(const char *name, const void *bytes, size_t length,
 	return 0;
 }
 
-/* --- answers
- * -------------------------------------------------------------------------------------------------
- */
+/* --- answers --------------------------------------------------------------------------------- */
 
 #define FORM_ANSWERS "{\"answers\":{\"Q1\":\"...\"}}"
 
@@ -291,9 +287,7 @@ int32_t answers_parse(const char *name, const void *bytes, size_t length,
 	return 0;
 }
 
-/* --- review
- * ---------------------------------------------------------------------------------------------------
- */
+/* --- review ---------------------------------------------------------------------------------- */
 
 #define FORM_REVIEW "{\"veto\":true|false,\"reasons\":[\"...\"]}"
 

@@ -52,9 +52,7 @@ struct planner {
 	bool before[DOCUMENT_TASKS_MAX][DOCUMENT_TASKS_MAX];
 };
 
-/* --- reading
- * --------------------------------------------------------------------------------------------------
- */
+/* --- reading --------------------------------------------------------------------------------- */
 
 static bool read_list(xmlNode *task, const char *element, const char *attribute, char ***list)
 {
@@ -114,9 +112,7 @@ static bool read_tasks(struct planner *planner, xmlNode *root)
 	return true;
 }
 
-/* --- judging
- * --------------------------------------------------------------------------------------------------
- */
+/* --- judging --------------------------------------------------------------------------------- */
 
 static ssize_t find_task(const struct plan *plan, size_t limit, const char *id)
 {

@@ -11,8 +11,7 @@
 #define DOCUMENT_WRITES_MAX 64 /* of one task */
 #define DOCUMENT_FAULTS_MAX 40 /* described; the rest is only counted */
 
-/* --- what is wrong with a document
- * --------------------------------------------------------------------- */
+/* --- what is wrong with a document ----------------------------------------------------------- */
 
 struct faults {
 	const char *document; /* what it is called in messages */
@@ -29,9 +28,7 @@ int32_t faults_close(struct faults *faults, orch_error **reterr);
 int32_t document_check_size(const char *name, const void *bytes, size_t length,
 			    orch_error **reterr);
 
-/* --- words
- * -------------------------------------------------------------------------------------------------
- */
+/* --- words ----------------------------------------------------------------------------------- */
 
 #define ID_EXPECTED "a letter and then up to 31 of A-Z a-z 0-9 . _ -"
 
@@ -44,9 +41,7 @@ char **list_free(char **list);
 /* Appends a copy; the list stays NULL-terminated. */
 bool list_add(char ***list, size_t *count, const char *text);
 
-/* --- XML
- * ---------------------------------------------------------------------------------------------------
- */
+/* --- XML ------------------------------------------------------------------------------------- */
 
 enum attribute_kind {
 	ATTRIBUTE_ID = 1,

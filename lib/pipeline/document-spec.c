@@ -60,8 +60,7 @@ static const struct shape checks_shapes[] = {
       {"restart", ATTRIBUTE_CHOICE, false, "yes|no"}}},
 };
 
-/* --- specification
- * ------------------------------------------------------------------------------------------ */
+/* --- specification --------------------------------------------------------------------------- */
 
 static const struct requirement *find_requirement(const struct spec *spec, size_t limit,
 						  const char *id)
@@ -156,9 +155,7 @@ int32_t spec_parse(const char *schema_dir, const char *name, const void *bytes, 
 	return 0;
 }
 
-/* --- checks
- * -------------------------------------------------------------------------------------------------
- */
+/* --- checks ---------------------------------------------------------------------------------- */
 
 static bool read_check(struct check *check, xmlNode *node)
 {

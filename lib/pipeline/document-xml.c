@@ -69,8 +69,7 @@ static xmlDoc *parse(struct loader *loader, const void *bytes, size_t length)
 	return document;
 }
 
-/* --- shapes
- * ---------------------------------------------------------------------------------------------- */
+/* --- shapes ---------------------------------------------------------------------------------- */
 
 static bool is_choice(const char *value, const char *choices)
 {
@@ -268,8 +267,7 @@ static void check_shape(struct loader *loader, xmlDoc *document)
 	check_element(loader, root, loader->shapes);
 }
 
-/* --- schema
- * ---------------------------------------------------------------------------------------------- */
+/* --- schema ---------------------------------------------------------------------------------- */
 
 static void on_schema_error(void *userdata, xmlError *error)
 {
@@ -389,8 +387,7 @@ int32_t xml_load(const char *schema_dir, const char *schema_file, const char *na
 	return 0;
 }
 
-/* --- reading
- * ---------------------------------------------------------------------------------------------- */
+/* --- reading --------------------------------------------------------------------------------- */
 
 static xmlNode *find(xmlNode *node, const char *name)
 {

@@ -44,9 +44,7 @@ static void text_free(struct text *text)
 }
 #define _cleanup_text_ __attribute__((cleanup(text_free)))
 
-/* --- output
- * ------------------------------------------------------------------------------------------------------
- */
+/* --- output ---------------------------------------------------------------------------------- */
 
 static void put(struct differ *differ, const char *before, const char *text, size_t length,
 		const char *after)
@@ -72,9 +70,7 @@ static void put_line(struct differ *differ, const char *mark, const struct line 
 	put(differ, mark, line->text, line->length, ends ? "" : "\n\\ No newline at end of file\n");
 }
 
-/* --- edit script
- * --------------------------------------------------------------------------------------------------
- */
+/* --- edit script ----------------------------------------------------------------------------- */
 
 static bool equal(const struct line *one, const struct line *other)
 {
@@ -147,9 +143,7 @@ static bool find_kept(const struct text *old, const struct text *new, bool *kept
 			 new->count - head - tail, kept_old + head, kept_new + head);
 }
 
-/* --- hunks
- * -----------------------------------------------------------------------------------------------------
- */
+/* --- hunks ----------------------------------------------------------------------------------- */
 
 /* Moves past changed lines and past kept ones that are too few to end a hunk. */
 static void hunk_end(const struct text *old, const struct text *new, const bool *kept_old,
@@ -205,9 +199,7 @@ static void put_hunks(struct differ *differ, const struct text *old, const struc
 	}
 }
 
-/* --- files
- * --------------------------------------------------------------------------------------------------------
- */
+/* --- files ----------------------------------------------------------------------------------- */
 
 static bool is_binary(const struct text *text)
 {

@@ -16,9 +16,7 @@ static bool same(const struct tree_entry *one, const struct tree_entry *other)
 	return one->type == other->type && !strcmp(one->hash, other->hash);
 }
 
-/* --- changes
- * ----------------------------------------------------------------------------------------------------
- */
+/* --- changes --------------------------------------------------------------------------------- */
 
 int32_t tree_changes(const char *trees_dir, const char *from_hash, const char *to_hash,
 		     tree_change_fn fn, void *userdata, orch_error **reterr)
@@ -44,9 +42,7 @@ int32_t tree_changes(const char *trees_dir, const char *from_hash, const char *t
 	return code;
 }
 
-/* --- merging
- * ----------------------------------------------------------------------------------------------------
- */
+/* --- merging --------------------------------------------------------------------------------- */
 
 struct merge {
 	struct manifest base, ours, theirs, result;
@@ -117,8 +113,7 @@ static bool find_file_folder_conflicts(struct merge *merge)
 	return true;
 }
 
-/* The folder that `path` goes into, made beneath `root_fd`. -1 with errno. */
-static int make_place(int root_fd, const char *path, const char **ret_name)
+int tree_make_place(int root_fd, const char *path, const char **ret_name)
 {
 	_cleanup_close_ int fd = fcntl(root_fd, F_DUPFD_CLOEXEC, 3);
 	for (const char *slash; fd >= 0 && (slash = strchr(path, '/')); path = slash + 1) {
@@ -157,7 +152,7 @@ static int32_t copy_entry(int from_fd, const char *from, const struct tree_entry
 	char hash[TREE_HASH_SIZE];
 	uint64_t size;
 	_cleanup_close_ int source = -1, target = -1;
-	_cleanup_close_ int place = make_place(target_fd, entry->path, &name);
+	_cleanup_close_ int place = tree_make_place(target_fd, entry->path, &name);
 	if (place < 0)
 		return tree_fail_write(entry->path, reterr);
 	if (entry->type == TREE_LINK)

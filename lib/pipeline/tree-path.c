@@ -88,9 +88,7 @@ int32_t tree_open_file(int dir_fd, const char *dir, const char *path, int *ret_f
 	return 0;
 }
 
-/* --- names
- * -------------------------------------------------------------------------------------------------
- */
+/* --- names ----------------------------------------------------------------------------------- */
 
 size_t utf8_length(const char *text, size_t available)
 {
@@ -195,8 +193,7 @@ const char *link_fault(const char *name, const char *target, unsigned depth)
 	return NULL;
 }
 
-/* --- files of the host
- * ---------------------------------------------------------------------------------------- */
+/* --- files of the host ----------------------------------------------------------------------- */
 
 int32_t tree_fail_write(const char *path, orch_error **reterr)
 {
@@ -223,6 +220,12 @@ static char *folder_of(const char *path)
 			     : strdup(".");
 }
 
+int tree_sync_parent(const char *path)
+{
+	_cleanup_free_ char *parent = folder_of(path);
+	return parent ? sync_folder(parent) : -1;
+}
+
 int32_t tree_make_folders(const char *path, orch_error **reterr)
 {
 	_cleanup_free_ char *part = strdup(path);
@@ -231,9 +234,8 @@ int32_t tree_make_folders(const char *path, orch_error **reterr)
 	for (char *slash = strchr(part + 1, '/'); *part && slash; slash = strchr(slash + 1, '/')) {
 		*slash = '\0';
 		if (!mkdir(part, 0755)) {
-			_cleanup_free_ char *parent = folder_of(part);
 			/* Whatever the host's umask is: the uid of a sandbox has to get in. */
-			if (!parent || chmod(part, 0755) < 0 || sync_folder(parent) < 0)
+			if (chmod(part, 0755) < 0 || tree_sync_parent(part) < 0)
 				return tree_fail_write(part, reterr);
 		} else if (errno != EEXIST) {
 			return tree_fail_write(part, reterr);

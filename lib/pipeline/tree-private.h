@@ -9,8 +9,7 @@
 
 #define TREE_DEPTH_MAX 64
 
-/* --- opening
- * ---------------------------------------------------------------------------------------------- */
+/* --- opening --------------------------------------------------------------------------------- */
 
 /* openat2(): beneath `dir_fd`, no links, no magic links, no other file system. -1 with errno. */
 int tree_open(int dir_fd, const char *path, int flags, mode_t mode);
@@ -23,6 +22,8 @@ int32_t tree_open_file(int dir_fd, const char *dir, const char *path, int *ret_f
 		       orch_error **reterr);
 /* The folders that lead to `path`, 0755, synced. */
 int32_t tree_make_folders(const char *path, orch_error **reterr);
+/* So that the name itself survives a power loss. -1 with errno. */
+int tree_sync_parent(const char *path);
 /* Leaves the folder itself, and `fd` open. `what` names it in messages. */
 int32_t tree_remove_contents(int fd, const char *what, orch_error **reterr);
 /* Until the end of the file; at most `limit` bytes; NUL-terminated. */
@@ -30,9 +31,7 @@ int32_t tree_read_all(int fd, const char *what, size_t limit, void **ret_bytes, 
 		      orch_error **reterr);
 int tree_write_all(int fd, const void *bytes, size_t length);
 
-/* --- names
- * -------------------------------------------------------------------------------------------------
- */
+/* --- names ----------------------------------------------------------------------------------- */
 
 /* Length of the UTF-8 character at `text`, 0 if it is none. */
 size_t utf8_length(const char *text, size_t available);
@@ -45,8 +44,7 @@ bool name_is_git(const char *name);
 /* NULL, or why a link at that depth (0: in the root) may not have that target. */
 const char *link_fault(const char *name, const char *target, unsigned depth);
 
-/* --- manifests
- * ---------------------------------------------------------------------------------------------- */
+/* --- manifests ------------------------------------------------------------------------------- */
 
 #define TREE_FILE 'f'
 #define TREE_PROGRAM 'x'
@@ -83,9 +81,11 @@ int32_t tree_scan(int source_fd, const char *what, int target_fd, const struct t
 int32_t tree_copy_file(int source_fd, int target_fd, const char *path, uint64_t limit,
 		       uint64_t *ret_size, char ret_hash[TREE_HASH_SIZE], orch_error **reterr);
 
-/* --- the store
- * -----------------------------------------------------------------------------------------------
- */
+/* The folder that `path` goes into, made beneath `root_fd`; its last component in *ret_name. -1
+ * with errno. */
+int tree_make_place(int root_fd, const char *path, const char **ret_name);
+
+/* --- the store ------------------------------------------------------------------------------- */
 
 struct tree_draft {
 	int store_fd; /* trees_dir */

@@ -9,8 +9,7 @@
 
 #define CHUNK 65536
 
-/* --- manifests
- * ---------------------------------------------------------------------------------------------- */
+/* --- manifests ------------------------------------------------------------------------------- */
 
 void manifest_free(struct manifest *manifest)
 {
@@ -87,9 +86,7 @@ void manifest_hash(const struct manifest *manifest, char ret_hash[TREE_HASH_SIZE
 	finish_hash(&state, ret_hash);
 }
 
-/* --- files
- * -----------------------------------------------------------------------------------------------------
- */
+/* --- files ----------------------------------------------------------------------------------- */
 
 int32_t tree_copy_file(int source_fd, int target_fd, const char *path, uint64_t limit,
 		       uint64_t *ret_size, char ret_hash[TREE_HASH_SIZE], orch_error **reterr)
@@ -124,9 +121,7 @@ int32_t tree_copy_file(int source_fd, int target_fd, const char *path, uint64_t 
 	return 0;
 }
 
-/* --- walking
- * ---------------------------------------------------------------------------------------------------
- */
+/* --- walking --------------------------------------------------------------------------------- */
 
 struct scan {
 	struct manifest *manifest;

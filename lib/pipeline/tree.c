@@ -18,9 +18,7 @@ static bool is_hash(const char *hash)
 	return hash && strlen(hash) == 64 && strspn(hash, "0123456789abcdef") == 64;
 }
 
-/* --- the store
- * -------------------------------------------------------------------------------------------------
- */
+/* --- the store ------------------------------------------------------------------------------- */
 
 int32_t tree_open_stored(const char *trees_dir, const char *hash, int *ret_fd, orch_error **reterr)
 {
@@ -140,9 +138,7 @@ void draft_end(struct tree_draft *draft)
 	orch_close_fd(&draft->store_fd);
 }
 
-/* --- in and out
- * ------------------------------------------------------------------------------------------------
- */
+/* --- in and out ------------------------------------------------------------------------------ */
 
 int32_t tree_import(const char *source_dir, const char *trees_dir, const struct tree_limits *limits,
 		    char ret_hash[TREE_HASH_SIZE], orch_error **reterr)
