@@ -6,7 +6,7 @@
 #include "verify-private.h"
 
 #define START_TIMEOUT_MS 10000u
-#define PARALLEL 2u
+#define PARALLEL 4u /* a check mostly waits: for its sandboxes, for the product */
 #define PARALLEL_MAX 64u
 
 /* One check of the order, and its run while it is under way. */

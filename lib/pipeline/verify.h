@@ -45,7 +45,7 @@ struct verify_opts {
 	const char *const *check_ids; /* NULL-terminated; NULL: all */
 	bool stub;              /* instead of the product: every request is answered with 200 and "ok" */
 	uint32_t start_timeout_ms; /* until the product accepts connections; 0: 10000 */
-	uint32_t parallel;      /* checks at once; 0: 2 */
+	uint32_t parallel;      /* checks at once; 0: 4 */
 };
 
 struct verify;
