@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -108,6 +109,15 @@ static int make_userns(uid_t uid, gid_t gid, struct setup_error *error)
 	if (write_text("/proc/self/uid_map", map) < 0)
 		return confine_fail(error, ORCH_EUNENFORCEABLE, errno, "userns.map",
 				    "uid %u can not be mapped", uid);
+	/*
+	 * Nothing that is mounted here may reach the host, nothing of the host's may appear here. It is also the
+	 * first act that needs a capability, and some distributions give none in such a namespace.
+	 */
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return confine_fail(error, ORCH_EUNENFORCEABLE, errno, "userns.rights",
+				    "the user namespace gives no right to mount: where AppArmor restricts them, set "
+				    "sysctl kernel.apparmor_restrict_unprivileged_userns to 0 or give orch-reaper a "
+				    "profile with the rule userns");
 	return 0;
 }
 
@@ -201,11 +211,6 @@ static int become_init(struct confine *confine, int control_fd, int *ret_listene
 	    drop_capabilities(error) < 0 || check_seccomp(confine, error) < 0 ||
 	    confine_landlock(confine, error) < 0)
 		goto fail;
-	/* Same uid as the load, which must neither trace it nor look into it. */
-	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) {
-		setup_fail(error, ORCH_ESYS, errno, "dumpable", "PR_SET_DUMPABLE");
-		goto fail;
-	}
 	close_others(control_fd, listener);
 	*ret_listener_fd = listener;
 	return 0;

@@ -376,10 +376,6 @@ int confine_root_build(struct confine *confine, struct setup_error *error)
 {
 	static const char *const options[] = {"size", "4m", "nr_inodes", "4096", "mode", "0755", NULL};
 
-	/* Nothing that is mounted here may reach the host, nothing of the host's may appear here. */
-	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-		return confine_fail(error, ORCH_ESYS, errno, "mount.private",
-				    "mount propagation can not be ended");
 	confine->root_fd = new_fs("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, error);
 	if (confine->root_fd < 0)
 		return -1;

@@ -229,21 +229,25 @@ static int attack_raise_limits(void)
 	return denied_if(setrlimit(RLIMIT_NPROC, &limit) < 0);
 }
 
-/* Set-user-ID programs and devices are dead on every mount. */
+/* Set-user-ID programs and devices are dead on every mount, and no second root lies over the first. */
 static int attack_mounts(void)
 {
 	struct statvfs fs;
 	char line[1024], path[512];
 	FILE *file = fopen("/proc/self/mountinfo", "re");
-	int bad = 0;
+	int bad = 0, roots = 0;
 
-	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "%*d %*d %*s %*s %511s", path) == 1 && statvfs(path, &fs) == 0 &&
-		    (!(fs.f_flag & ST_NOSUID) || (!(fs.f_flag & ST_NODEV) && strncmp(path, "/dev/", 5) != 0)))
+	while (file && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "%*d %*d %*s %*s %511s", path) != 1 || statvfs(path, &fs) < 0)
+			continue;
+		roots += strcmp(path, "/") == 0;
+		if (!(fs.f_flag & ST_NOSUID) || (!(fs.f_flag & ST_NODEV) && strncmp(path, "/dev/", 5) != 0))
 			bad++, printf("%s\n", path);
+	}
 	if (file)
 		fclose(file);
-	return bad == 0;
+	printf("%d roots\n", roots);
+	return bad == 0 && roots == 1;
 }
 
 static const struct {

@@ -236,6 +236,8 @@ START_TEST(init_is_out_of_reach)
 				 .status,
 			 0);
 	ck_assert_int_eq(run(sandbox_new(ctx, NULL), SH(INSIDE " --attack open /proc/$$/environ 0")).status, 0);
+	ck_assert_str_eq(run(sandbox_new(ctx, NULL), SH("ls -d /proc/1 /proc/$$ 2>&1 | grep -c '^/proc/'; ls /proc | grep -cx 1")).out,
+			 "1\n0\n");
 	/* SIGKILL and SIGSTOP at PID 1 do nothing: the program lives to tell. */
 	struct outcome outcome = run(sandbox_new(ctx, NULL),
 				     SH("kill -9 1; kill -STOP 1; kill -TERM 1; kill -9 -1 2>&1; echo lives"));
