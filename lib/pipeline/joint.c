@@ -159,9 +159,10 @@ static void on_connected(void *userdata, int32_t fd, const orch_error *error)
 	orch_ctx *ctx = pair->joint->ctx;
 	pair->product.fd = fd;
 	if (error || fd < 0 ||
-	    orch_source_io(ctx, pair->check.fd, ORCH_IO_READ, on_side, &pair->check, &pair->check.source,
-			   NULL) < 0 ||
-	    orch_source_io(ctx, fd, ORCH_IO_READ, on_side, &pair->product, &pair->product.source, NULL) < 0)
+	    orch_source_io(ctx, pair->check.fd, ORCH_IO_READ, on_side, &pair->check,
+			   &pair->check.source, NULL) < 0 ||
+	    orch_source_io(ctx, fd, ORCH_IO_READ, on_side, &pair->product, &pair->product.source,
+			   NULL) < 0)
 		pair_cut(pair, true); /* as if refused */
 }
 
@@ -214,7 +215,8 @@ static void on_accept(void *userdata, uint32_t events)
 		if (errno == EINTR || errno == ECONNABORTED)
 			continue;
 		if (errno != EAGAIN) {
-			/* Out of descriptors or memory: the queue stays readable, so look again later. */
+			/* Out of descriptors or memory: the queue stays readable, so look again
+			 * later. */
 			orch_source_io_set(joint->accept_source, 0);
 			orch_source_timer_set(joint->resume_timer, ACCEPT_PAUSE_MS);
 		}
@@ -236,7 +238,8 @@ int32_t joint_new(orch_ctx *ctx, int listen_fd, orch_sandbox *target, uint16_t p
 	int flags = joint->listen_fd < 0 ? -1 : fcntl(joint->listen_fd, F_GETFL);
 	int32_t code = 0;
 	if (flags < 0 || fcntl(joint->listen_fd, F_SETFL, flags | O_NONBLOCK) < 0)
-		code = orch_fail(reterr, ORCH_ESYS, errno, "joint", "the check's listener can not be used");
+		code = orch_fail(reterr, ORCH_ESYS, errno, "joint",
+				 "the check's listener can not be used");
 	if (code == 0)
 		code = orch_source_timer(ctx, -1, on_resume, joint, &joint->resume_timer, reterr);
 	if (code == 0)

@@ -5,7 +5,7 @@
 #include "report-private.h"
 #include "verify-text.h"
 
-/* --- markup ----------------------------------------------------------------------------------------- */
+/* --- markup -------------------------------------------------------------------------------- */
 
 static void add_escaped(struct orch_buf *page, const char *text)
 {
@@ -37,8 +37,8 @@ static void add_escaped(struct orch_buf *page, const char *text)
 }
 
 /*
- * The only way text gets into the page: %s is a string, escaped; %d an int64_t; %% a percent sign. There is nothing for
- * text that is not escaped.
+ * The only way text gets into the page: %s is a string, escaped; %d an int64_t; %% a percent sign.
+ * There is nothing for text that is not escaped.
  */
 static void markup(struct orch_buf *page, const char *format, ...)
 {
@@ -89,7 +89,8 @@ static void chip(struct orch_buf *page, const char *word)
 	chip_of(page, word, report_tone(word));
 }
 
-/* A word that stands for a result, with its chip, in a cell that keeps its column's name on narrow screens. */
+/* A word that stands for a result, with its chip, in a cell that keeps its column's name on narrow
+ * screens. */
 static void chip_cell(struct orch_buf *page, const char *column, const char *word)
 {
 	markup(page, "<td data-label=\"%s\">", column);
@@ -116,7 +117,8 @@ static void hash_cell(struct orch_buf *page, const char *column, const char *has
 	char start[13];
 	snprintf(start, sizeof(start), "%s", hash);
 	if (*hash)
-		markup(page, "<td data-label=\"%s\"><code title=\"%s\">%s</code></td>", column, hash, start);
+		markup(page, "<td data-label=\"%s\"><code title=\"%s\">%s</code></td>", column,
+		       hash, start);
 	else
 		cell(page, column, "");
 }
@@ -156,28 +158,29 @@ static bool is_empty(const json_t *array)
 static void folded(struct orch_buf *page, const char *title, const char *text)
 {
 	if (*text)
-		markup(page, "<details class=\"fold\"><summary>%s</summary><pre>%s</pre></details>", title, text);
+		markup(page, "<details class=\"fold\"><summary>%s</summary><pre>%s</pre></details>",
+		       title, text);
 }
 
-/* --- head ----------------------------------------------------------------------------------------------- */
+/* --- head ---------------------------------------------------------------------------------- */
 
 static size_t count_where(const json_t *array, const char *member, const char *value)
 {
 	size_t index, count = 0;
 	const json_t *row;
-	json_array_foreach(array, index, row)
-		if (strcmp(report_string(row, member), value) == 0)
-			count++;
+	json_array_foreach(array, index, row) if (strcmp(report_string(row, member), value) == 0)
+	    count++;
 	return count;
 }
 
 static void tile(struct orch_buf *page, const char *title, const char *value, int tone)
 {
-	markup(page, "<div class=\"tile %s\"><dt>%s</dt><dd>%s</dd></div>", tone_class(tone), title, value);
+	markup(page, "<div class=\"tile %s\"><dt>%s</dt><dd>%s</dd></div>", tone_class(tone), title,
+	       value);
 }
 
-static void tile_of(struct orch_buf *page, const char *title, const json_t *array, const char *member,
-		    const char *value)
+static void tile_of(struct orch_buf *page, const char *title, const json_t *array,
+		    const char *member, const char *value)
 {
 	size_t all = json_array_size(array), good = count_where(array, member, value);
 	_cleanup_free_ char *text = orch_strdup_printf("%zu of %zu", good, all);
@@ -193,7 +196,8 @@ static void add_tiles(struct orch_buf *page, const json_t *report)
 	_cleanup_free_ char *time = report_duration(ms / 1000);
 
 	markup(page, "<dl class=\"tiles\">");
-	tile_of(page, "Requirements verified", report_array(report, "requirements"), "state", "verified");
+	tile_of(page, "Requirements verified", report_array(report, "requirements"), "state",
+		"verified");
 	tile_of(page, "Channels enforced", report_array(report, "channels"), "state", "enforced");
 	tile_of(page, "Attempts proved dead", report_array(report, "attempts"), "verdict", "DEAD");
 	tile(page, "Wall time", time, TONE_NEUTRAL);
@@ -207,15 +211,20 @@ static void add_head(struct orch_buf *page, const json_t *report)
 	const char *state = report_string(report, "state");
 	const char *reason = report_string(report, "reason");
 	const char *description = report_string(report, "description");
+	const char *title = report_string(json_object_get(report, "product"), "title");
 	_cleanup_free_ char *started = report_time(report_integer(report, "started_at_ms"));
 	_cleanup_free_ char *ended = report_time(report_integer(report, "ended_at_ms"));
 
 	markup(page, "<header><p class=\"eyebrow\">Report of run <code>%s</code></p>\n",
 	       report_string(report, "run"));
-	markup(page, "<h1 class=\"%s\">%s</h1>\n", tone_class(report_tone(state)), report_headline(state));
+	markup(page, "<h1 class=\"%s\">%s</h1>\n", tone_class(report_tone(state)),
+	       report_headline(state));
+	if (*title)
+		markup(page, "<p class=\"title\">%s</p>\n", title);
 	if (*reason)
 		markup(page, "<p class=\"reason\">%s</p>\n", reason);
-	markup(page, "<blockquote><p class=\"label\">The idea</p><p class=\"idea\">%s</p></blockquote>\n",
+	markup(page,
+	       "<blockquote><p class=\"label\">The idea</p><p class=\"idea\">%s</p></blockquote>\n",
 	       report_string(report, "idea"));
 	markup(page, "<p class=\"meta\">");
 	if (*description)
@@ -229,15 +238,17 @@ static void add_head(struct orch_buf *page, const json_t *report)
 	markup(page, "</header>\n");
 }
 
-/* --- sections ------------------------------------------------------------------------------------------- */
+/* --- sections ------------------------------------------------------------------------------ */
 
 static void add_channels(struct orch_buf *page, const json_t *report)
 {
-	static const char *const columns[] = {"Channel", "State", "Probe", "Control", "Mechanism", "Detail", NULL};
+	static const char *const columns[] = {"Channel",   "State",  "Probe", "Control",
+					      "Mechanism", "Detail", NULL};
 	const json_t *rows = report_array(report, "channels"), *row;
 	size_t index;
 	section(page, "channels", "What the sandbox enforces on this host",
-		"A probe tries from inside what must not work; its control shows that the same act works outside. "
+		"A probe tries from inside what must not work; its control shows that the same act "
+		"works outside. "
 		"Policy text is no evidence.");
 	if (is_empty(rows))
 		nothing(page, "No channel was probed in this run.");
@@ -269,13 +280,16 @@ static void add_attempt(struct orch_buf *page, const json_t *row)
 
 	markup(page, "<details class=\"attempt\"><summary>");
 	chip(page, report_string(row, "verdict"));
-	markup(page, "<span class=\"who\">%s <i>%s</i>", report_string(row, "role"), report_string(row, "stage"));
+	markup(page, "<span class=\"who\">%s <i>%s</i>", report_string(row, "role"),
+	       report_string(row, "stage"));
 	if (*task && strcmp(task, "-") != 0)
 		markup(page, " <b>%s</b>", task);
-	markup(page, " <small>attempt %d%s%s</small></span>", report_integer(row, "attempt"), *executor ? ", " : "",
-	       executor);
-	markup(page, "<span class=\"end\">%s</span><span class=\"cost\">%s</span><span class=\"cost\">%s tokens</span>"
-		     "<span class=\"cost\">%s</span></summary>\n",
+	markup(page, " <small>attempt %d%s%s</small></span>", report_integer(row, "attempt"),
+	       *executor ? ", " : "", executor);
+	markup(page,
+	       "<span class=\"end\">%s</span><span class=\"cost\">%s</span><span class=\"cost\">%s "
+	       "tokens</span>"
+	       "<span class=\"cost\">%s</span></summary>\n",
 	       report_string(row, "end"), time, tokens, money);
 	if (*message)
 		markup(page, "<p class=\"message\">%s</p>", message);
@@ -287,23 +301,25 @@ static void add_attempts(struct orch_buf *page, const json_t *report)
 	const json_t *rows = report_array(report, "attempts"), *row;
 	size_t index;
 	section(page, "attempts", "Attempts and their death certificates",
-		"One executor in one sandbox each. An attempt is over when all it started was proved dead; open a row "
+		"One executor in one sandbox each. An attempt is over when all it started was "
+		"proved dead; open a row "
 		"for the full certificate.");
 	if (is_empty(rows))
 		nothing(page, "There was no attempt.");
 	markup(page, "<div class=\"list\">\n");
-	json_array_foreach(rows, index, row)
-		add_attempt(page, row);
+	json_array_foreach(rows, index, row) add_attempt(page, row);
 	markup(page, "</div></section>\n");
 }
 
 static void add_unknown(struct orch_buf *page, const json_t *report)
 {
-	static const char *const columns[] = {"Action", "Key", "State before", "Probe", "Decision", NULL};
+	static const char *const columns[] = {"Action", "Key",	    "State before",
+					      "Probe",	"Decision", NULL};
 	const json_t *rows = report_array(report, "unknown_actions"), *row;
 	size_t index;
 	section(page, "unknown", "Actions whose outcome was unknown",
-		"After a failure the coordinator first finds out what happened, and only then decides.");
+		"After a failure the coordinator first finds out what happened, and only then "
+		"decides.");
 	if (is_empty(rows)) {
 		nothing(page, "None: the outcome of every action is known.");
 		markup(page, "</section>\n");
@@ -326,7 +342,7 @@ static void add_unknown(struct orch_buf *page, const json_t *report)
 static void add_requirements(struct orch_buf *page, const json_t *report)
 {
 	static const char *const columns[] = {"Requirement", "Title", "State", "Evidence", "Tree",
-					      "Commit",      "Task",  "#Cost", NULL};
+					      "Commit",	     "Task",  "#Cost", NULL};
 	const json_t *rows = report_array(report, "requirements"), *row;
 	size_t index;
 	section(page, "requirements", "Requirements, their evidence, their commit",
@@ -356,10 +372,12 @@ static void add_requirements(struct orch_buf *page, const json_t *report)
 
 static void add_tasks(struct orch_buf *page, const json_t *report)
 {
-	static const char *const columns[] = {"Task", "Title", "State", "#Attempts", "Requirements", "Reason", NULL};
+	static const char *const columns[] = {"Task",	      "Title",	"State", "#Attempts",
+					      "Requirements", "Reason", NULL};
 	const json_t *rows = report_array(report, "tasks"), *row;
 	size_t index;
-	section(page, "tasks", "Tasks", "Only the verifier makes a task verified; nothing an executor says does.");
+	section(page, "tasks", "Tasks",
+		"Only the verifier makes a task verified; nothing an executor says does.");
 	if (is_empty(rows)) {
 		nothing(page, "No plan was accepted.");
 		markup(page, "</section>\n");
@@ -368,7 +386,8 @@ static void add_tasks(struct orch_buf *page, const json_t *report)
 	table(page, columns);
 	json_array_foreach(rows, index, row)
 	{
-		_cleanup_free_ char *requirements = report_join(report_array(row, "requirements"), ", ");
+		_cleanup_free_ char *requirements =
+		    report_join(report_array(row, "requirements"), ", ");
 		markup(page, "<tr><th scope=\"row\">%s</th>", report_string(row, "id"));
 		cell(page, "Title", report_string(row, "title"));
 		chip_cell(page, "State", report_string(row, "state"));
@@ -392,7 +411,8 @@ static void add_certificates(struct orch_buf *page, const json_t *certificates)
 	       count == 1 ? "" : "s");
 	json_array_foreach(certificates, index, value)
 	{
-		_cleanup_free_ char *other = json_is_string(value) ? NULL : json_dumps(value, JSON_INDENT(1));
+		_cleanup_free_ char *other =
+		    json_is_string(value) ? NULL : json_dumps(value, JSON_INDENT(1));
 		markup(page, "<pre>%s</pre>", other ? other : json_string_value(value));
 	}
 	markup(page, "</details>\n");
@@ -423,8 +443,9 @@ static bool is_error(const json_t *result)
 
 static void add_results(struct orch_buf *page, const json_t *results, bool must_fail)
 {
-	static const char *const columns[] = {"Check", "Verdict", "Requirement", "Visibility", "#Passed",
-					      "#Failed", "#Time", "Detail", NULL};
+	static const char *const columns[] = {"Check",	    "Verdict", "Requirement",
+					      "Visibility", "#Passed", "#Failed",
+					      "#Time",	    "Detail",  NULL};
 	const json_t *row;
 	size_t index;
 	if (is_empty(results))
@@ -433,7 +454,8 @@ static void add_results(struct orch_buf *page, const json_t *results, bool must_
 	json_array_foreach(results, index, row)
 	{
 		bool good = !is_error(row) && is_pass(row) != must_fail;
-		markup(page, "<tr><th scope=\"row\">%s</th><td data-label=\"Verdict\">", report_string(row, "check"));
+		markup(page, "<tr><th scope=\"row\">%s</th><td data-label=\"Verdict\">",
+		       report_string(row, "check"));
 		chip_of(page, report_string(row, "verdict"), good ? TONE_GOOD : TONE_BAD);
 		markup(page, "</td>");
 		cell(page, "Requirement", report_string(row, "requirement"));
@@ -460,13 +482,15 @@ static void add_verification(struct orch_buf *page, const json_t *row)
 		errors += is_error(result);
 	}
 	bool good = all && !errors && !*error && passed == (must_fail ? 0 : all);
-	_cleanup_free_ char *words = orch_strdup_printf(must_fail ? "%zu of %zu fail" : "%zu of %zu pass",
-							must_fail ? all - passed - errors : passed, all);
+	_cleanup_free_ char *words =
+	    orch_strdup_printf(must_fail ? "%zu of %zu fail" : "%zu of %zu pass",
+			       must_fail ? all - passed - errors : passed, all);
 	markup(page, "<details class=\"verification\"%s><summary>", good ? "" : " open");
 	chip_of(page, words ? words : "", good ? TONE_GOOD : TONE_BAD);
 	markup(page, "<span class=\"who\">%s</span>", name);
 	if (must_fail)
-		markup(page, "<span class=\"end\">%s</span>", good ? "as they must" : "all of them must");
+		markup(page, "<span class=\"end\">%s</span>",
+		       good ? "as they must" : "all of them must");
 	markup(page, "</summary>\n");
 	if (*error)
 		markup(page, "<p class=\"message\">%s</p>", error);
@@ -482,12 +506,12 @@ static void add_verifications(struct orch_buf *page, const json_t *report)
 	const json_t *rows = report_array(report, "verifications"), *row;
 	size_t index;
 	section(page, "verifications", "Verifications",
-		"The product runs in one sandbox, each check in another; results are counted outside both. Checks are first "
+		"The product runs in one sandbox, each check in another; results are counted "
+		"outside both. Checks are first "
 		"shown to fail on the base tree, and on a stub that answers everything with 200.");
 	if (is_empty(rows))
 		nothing(page, "Nothing was verified.");
-	json_array_foreach(rows, index, row)
-		add_verification(page, row);
+	json_array_foreach(rows, index, row) add_verification(page, row);
 	markup(page, "</section>\n");
 }
 
@@ -507,10 +531,14 @@ static void add_own_tests(struct orch_buf *page, const json_t *report)
 		bool passed = report_flag(row, "passed");
 		markup(page, "<details class=\"verification\"><summary>");
 		chip_of(page, passed ? "passed" : "failed", passed ? TONE_GOOD : TONE_BAD);
-		markup(page, "<span class=\"who\">%s</span><span class=\"end\">%d tests</span></summary>",
+		markup(page,
+		       "<span class=\"who\">%s</span><span class=\"end\">%d tests</span></summary>",
 		       report_string(row, "which"), report_integer(row, "tests"));
-		markup(page, "<p class=\"hash\">tree <code>%s</code></p><pre>%s</pre><pre>%s</pre></details>\n",
-		       report_string(row, "tree"), report_string(row, "output"), report_string(row, "certificate"));
+		markup(page,
+		       "<p class=\"hash\">tree "
+		       "<code>%s</code></p><pre>%s</pre><pre>%s</pre></details>\n",
+		       report_string(row, "tree"), report_string(row, "output"),
+		       report_string(row, "certificate"));
 	}
 	markup(page, "</section>\n");
 }
@@ -529,11 +557,14 @@ static void add_reviews(struct orch_buf *page, const json_t *report)
 		bool veto = report_flag(row, "veto");
 		const json_t *reasons = json_object_get(row, "reasons");
 		_cleanup_free_ char *joined = report_join(reasons, "; ");
-		markup(page, "<tr><th scope=\"row\">%s</th><td data-label=\"Review\">", report_string(row, "task"));
+		markup(page, "<tr><th scope=\"row\">%s</th><td data-label=\"Review\">",
+		       report_string(row, "task"));
 		chip_of(page, veto ? "veto" : "no veto", veto ? TONE_BAD : TONE_NEUTRAL);
 		markup(page, "</td>");
 		cell(page, "Reasons",
-		     json_is_string(reasons) ? json_string_value(reasons) : json_is_array(reasons) && joined ? joined : "");
+		     json_is_string(reasons)		? json_string_value(reasons)
+		     : json_is_array(reasons) && joined ? joined
+							: "");
 		markup(page, "</tr>\n");
 	}
 	end_table(page);
@@ -545,7 +576,8 @@ static void add_questions(struct orch_buf *page, const json_t *report)
 	static const char *const columns[] = {"Question", "Text", "Answer", "By", NULL};
 	const json_t *rows = report_array(report, "questions"), *row;
 	size_t index;
-	section(page, "questions", "Questions and who answered", "A default is the recommendation, taken when nobody answered.");
+	section(page, "questions", "Questions and who answered",
+		"A default is the recommendation, taken when nobody answered.");
 	if (is_empty(rows)) {
 		nothing(page, "No question was asked.");
 		markup(page, "</section>\n");
@@ -572,11 +604,13 @@ static void add_seals(struct orch_buf *page, const json_t *report)
 	const json_t *rows = report_array(report, "invariants"), *row;
 	size_t index;
 	section(page, "seals", "Seals and invariants",
-		"A document is sealed by its SHA-256 when it is accepted, and compared before each use.");
+		"A document is sealed by its SHA-256 when it is accepted, and compared before each "
+		"use.");
 	markup(page, "<dl class=\"pairs\">");
 	for (size_t i = 0; i < 3; i++) {
 		const char *hash = report_string(seals, documents[i]);
-		markup(page, "<dt>%s</dt><dd><code>%s</code></dd>", documents[i], *hash ? hash : "not sealed");
+		markup(page, "<dt>%s</dt><dd><code>%s</code></dd>", documents[i],
+		       *hash ? hash : "not sealed");
 	}
 	markup(page, "</dl>\n");
 	if (!is_empty(rows))
@@ -605,14 +639,15 @@ static char *cap_text(const json_t *budget, const char *name, char *(*form)(int6
 static void add_spending(struct orch_buf *page, const json_t *report)
 {
 	static const char *const columns[] = {"Of", "#Spent", "#Cap", NULL};
-	const json_t *spent = json_object_get(report, "spent"), *budget = json_object_get(report, "budget");
+	const json_t *spent = json_object_get(report, "spent"),
+		     *budget = json_object_get(report, "budget");
 	static const struct {
 		const char *name, *title;
 		char *(*form)(int64_t value);
 	} rows[] = {
-		{"requests", "Requests", report_count},
-		{"tokens", "Tokens", report_count},
-		{"micro_usd", "Money", report_money},
+	    {"requests", "Requests", report_count},
+	    {"tokens", "Tokens", report_count},
+	    {"micro_usd", "Money", report_money},
 	};
 	double ms = report_number(report, "ended_at_ms") - report_number(report, "started_at_ms");
 	int64_t max_seconds = report_integer(budget, "seconds");
@@ -626,10 +661,17 @@ static void add_spending(struct orch_buf *page, const json_t *report)
 	}
 	markup(page, "<tr><th scope=\"row\">Wall time</th>");
 	number_cell(page, "Spent", report_duration(ms / 1000));
-	number_cell(page, "Cap", max_seconds ? report_duration((double)max_seconds) : strdup("no cap"));
+	number_cell(page, "Cap",
+		    max_seconds ? report_duration((double)max_seconds) : strdup("no cap"));
 	markup(page, "</tr>\n");
 	end_table(page);
 	markup(page, "</section>\n");
+}
+
+static void pair(struct orch_buf *page, const char *name, const char *value)
+{
+	if (*value)
+		markup(page, "<dt>%s</dt><dd><code>%s</code></dd>", name, value);
 }
 
 static void add_product(struct orch_buf *page, const json_t *report)
@@ -638,38 +680,52 @@ static void add_product(struct orch_buf *page, const json_t *report)
 	const json_t *commands = report_array(product, "fetch"), *command;
 	const json_t *base = json_object_get(report, "base");
 	size_t index;
-	section(page, "product", "The product", "A git repository without hooks or foreign configuration.");
+	section(page, "product", "The product",
+		"A git repository without hooks or foreign configuration.");
 	if (!json_is_object(product)) {
 		nothing(page, "Nothing was delivered.");
 		markup(page, "</section>\n");
 		return;
 	}
-	markup(page, "<dl class=\"pairs\"><dt>folder</dt><dd><code>%s</code></dd><dt>branch</dt><dd><code>%s</code></dd>",
-	       report_string(product, "path"), report_string(product, "branch"));
-	markup(page, "<dt>commit</dt><dd><code>%s</code></dd><dt>tree</dt><dd><code>%s</code></dd></dl>\n",
-	       report_string(product, "commit"), report_string(product, "tree"));
+	_cleanup_free_ char *start = report_join(report_array(product, "start"), " ");
+	markup(page, "<dl class=\"pairs\">");
+	pair(page, "folder", report_string(product, "path"));
+	pair(page, "branch", report_string(product, "branch"));
+	pair(page, "commit", report_string(product, "commit"));
+	pair(page, "tree", report_string(product, "tree"));
+	pair(page, "kind", report_string(product, "kind"));
+	pair(page, "starts with", start ? start : "");
+	markup(page, "</dl>\n");
 	if (*report_string(base, "commit"))
-		markup(page, "<p class=\"lead\">On top of commit <code>%s</code> of <code>%s</code>, which was only "
-			     "read.</p>\n",
+		markup(page,
+		       "<p class=\"lead\">On top of commit <code>%s</code> of <code>%s</code>, "
+		       "which was only "
+		       "read.</p>\n",
 		       report_string(base, "commit"), report_string(base, "repo"));
 	if (!is_empty(commands))
 		markup(page, "<pre class=\"commands\">");
 	json_array_foreach(commands, index, command)
-		markup(page, "%s\n", json_string_value(command));
+	    markup(page, "%s\n", json_string_value(command));
 	if (!is_empty(commands))
 		markup(page, "</pre>\n");
 	markup(page, "</section>\n");
 }
 
-/* --- page -------------------------------------------------------------------------------------------------- */
+/* --- page ---------------------------------------------------------------------------------- */
 
 static void add_navigation(struct orch_buf *page)
 {
 	static const char *const links[][2] = {
-		{"channels", "Channels"},	{"attempts", "Attempts"}, {"unknown", "Unknown actions"},
-		{"requirements", "Requirements"}, {"tasks", "Tasks"},	  {"verifications", "Verifications"},
-		{"questions", "Questions"},	{"seals", "Seals"},	  {"spending", "Spending"},
-		{"product", "Product"},
+	    {"channels", "Channels"},
+	    {"attempts", "Attempts"},
+	    {"unknown", "Unknown actions"},
+	    {"requirements", "Requirements"},
+	    {"tasks", "Tasks"},
+	    {"verifications", "Verifications"},
+	    {"questions", "Questions"},
+	    {"seals", "Seals"},
+	    {"spending", "Spending"},
+	    {"product", "Product"},
 	};
 	markup(page, "<nav aria-label=\"Sections\">");
 	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++)
@@ -681,13 +737,15 @@ char *report_html(const json_t *report)
 {
 	_cleanup_buf_ struct orch_buf page = {0};
 	/* Should an escape ever be forgotten: no script runs and nothing is fetched. */
-	markup(&page, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-		      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-		      "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'\">\n"
-		      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-		      "<meta name=\"referrer\" content=\"no-referrer\"><link rel=\"icon\" href=\"data:,\">\n");
-	markup(&page, "<title>%s: run %s</title>\n<style>", report_headline(report_string(report, "state")),
-	       report_string(report, "run"));
+	markup(&page,
+	       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+	       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+	       "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'\">\n"
+	       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+	       "<meta name=\"referrer\" content=\"no-referrer\"><link rel=\"icon\" "
+	       "href=\"data:,\">\n");
+	markup(&page, "<title>%s: run %s</title>\n<style>",
+	       report_headline(report_string(report, "state")), report_string(report, "run"));
 	orch_buf_puts(&page, report_style);
 	markup(&page, "</style></head><body><main>\n");
 	add_head(&page, report);
@@ -704,7 +762,8 @@ char *report_html(const json_t *report)
 	add_seals(&page, report);
 	add_spending(&page, report);
 	add_product(&page, report);
-	markup(&page, "<footer>Everything here is in <code>report.json</code> beside this page, and in the run's "
+	markup(&page, "<footer>Everything here is in <code>report.json</code> beside this page, "
+		      "and in the run's "
 		      "journal.</footer></main></body></html>\n");
 	return page.failed ? NULL : ORCH_STEAL(page.data);
 }

@@ -96,8 +96,7 @@ static void add_suite(xmlNode *root, const json_t *verification, struct totals *
 	xmlNode *properties = xmlNewChild(suite, NULL, BAD_CAST "properties", NULL);
 	property(properties, "task", task);
 	property(properties, "tree", report_string(verification, "tree"));
-	json_array_foreach(results, index, result)
-		add_case(suite, result, &totals);
+	json_array_foreach(results, index, result) add_case(suite, result, &totals);
 	attribute_totals(suite, &totals);
 	all->tests += totals.tests;
 	all->failures += totals.failures;
@@ -119,14 +118,15 @@ char *report_junit(const json_t *report)
 	xmlDocSetRootElement(document, root);
 	attribute(root, "name", report_string(report, "run"));
 	json_array_foreach(report_array(report, "verifications"), index, verification)
-		add_suite(root, verification, &totals);
+	    add_suite(root, verification, &totals);
 	attribute_totals(root, &totals);
 
 	xmlChar *bytes = NULL;
 	int length = 0;
 	xmlDocDumpFormatMemoryEnc(document, &bytes, &length, "UTF-8", 1);
 	xmlFreeDoc(document);
-	/* A copy, so that the caller frees it like everything else, whatever xmlMemSetup() installed. */
+	/* A copy, so that the caller frees it like everything else, whatever xmlMemSetup()
+	 * installed. */
 	char *text = bytes ? strdup((const char *)bytes) : NULL;
 	xmlFree(bytes);
 	return text;

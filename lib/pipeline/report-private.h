@@ -34,8 +34,8 @@ int report_tone(const char *word);
 const char *report_headline(const char *state);
 
 /*
- * What a verification was for, in words; the caller frees. With `ret_must_fail` true its checks are good if they fail: on the
- * base tree and on the stub.
+ * What a verification was for, in words; the caller frees. With `ret_must_fail` true its checks are
+ * good if they fail: on the base tree and on the stub.
  */
 char *report_verification_name(const json_t *verification, bool *ret_must_fail);
 

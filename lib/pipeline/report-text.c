@@ -7,14 +7,16 @@
 #define COLUMNS_MIN 20u
 #define COLUMNS_MAX 400u
 
-/* --- lines -------------------------------------------------------------------------------------------- */
+/* --- lines
+ * -------------------------------------------------------------------------------------------- */
 
 struct page {
 	struct orch_buf *text;
 	unsigned columns;
 };
 
-/* One character of valid UTF-8: its bytes, and the columns it takes (East Asian Width, in blocks). */
+/* One character of valid UTF-8: its bytes, and the columns it takes (East Asian Width, in blocks).
+ */
 static size_t character(const char *text, unsigned *ret_width)
 {
 	const unsigned char *bytes = (const unsigned char *)text;
@@ -22,7 +24,8 @@ static size_t character(const char *text, unsigned *ret_width)
 	uint32_t value = length == 1 ? bytes[0] : bytes[0] & (0x7fu >> length);
 	for (size_t i = 1; i < length; i++)
 		value = value << 6 | (bytes[i] & 0x3f);
-	bool combining = (value >= 0x300 && value < 0x370) || (value >= 0x200b && value <= 0x200d) ||
+	bool combining = (value >= 0x300 && value < 0x370) ||
+			 (value >= 0x200b && value <= 0x200d) ||
 			 (value >= 0xfe00 && value <= 0xfe0f);
 	bool wide = (value >= 0x1100 && value < 0x1160) || (value >= 0x2e80 && value < 0xa4d0) ||
 		    (value >= 0xac00 && value < 0xd7a4) || (value >= 0xf900 && value < 0xfb00) ||
@@ -39,8 +42,8 @@ static void add_indent(struct page *page, unsigned indent)
 }
 
 /*
- * How many bytes of one line of text fit in `room` columns: up to a blank if there is one, else in the middle of the word; at
- * least one character.
+ * How many bytes of one line of text fit in `room` columns: up to a blank if there is one, else in
+ * the middle of the word; at least one character.
  */
 static size_t fitting(const char *text, size_t length, unsigned room)
 {
@@ -59,7 +62,8 @@ static size_t fitting(const char *text, size_t length, unsigned room)
 	return length;
 }
 
-static void wrap_line(struct page *page, unsigned indent, unsigned hanging, const char *line, size_t length)
+static void wrap_line(struct page *page, unsigned indent, unsigned hanging, const char *line,
+		      size_t length)
 {
 	bool first = true;
 	do {
@@ -96,7 +100,7 @@ static void wrap(struct page *page, unsigned indent, unsigned hanging, const cha
 }
 
 static void line(struct page *page, unsigned indent, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+    __attribute__((format(printf, 3, 4)));
 static void line(struct page *page, unsigned indent, const char *format, ...)
 {
 	va_list arguments;
@@ -128,7 +132,8 @@ static void member(struct page *page, unsigned indent, const char *name, const c
 		line(page, indent, "%s: %s", name, value);
 }
 
-/* --- sections --------------------------------------------------------------------------------------- */
+/* --- sections
+ * --------------------------------------------------------------------------------------- */
 
 static void add_head(struct page *page, const json_t *report)
 {
@@ -151,7 +156,8 @@ static void add_channels(struct page *page, const json_t *report)
 	json_array_foreach(report_array(report, "channels"), index, row)
 	{
 		line(page, 0, "%s: %s", report_string(row, "channel"), report_string(row, "state"));
-		line(page, 2, "probe %s, control %s", report_string(row, "probe"), report_string(row, "control"));
+		line(page, 2, "probe %s, control %s", report_string(row, "probe"),
+		     report_string(row, "control"));
 		member(page, 2, "by", report_string(row, "mechanism"));
 		member(page, 2, "detail", report_string(row, "detail"));
 	}
@@ -166,11 +172,12 @@ static void add_attempts(struct page *page, const json_t *report)
 	{
 		_cleanup_free_ char *time = report_duration(report_number(row, "seconds"));
 		_cleanup_free_ char *money = report_money(report_integer(row, "micro_usd"));
-		line(page, 0, "%s %s %s %s, attempt %lld", report_string(row, "verdict"), report_string(row, "role"),
-		     report_string(row, "stage"), report_string(row, "task"),
-		     (long long)report_integer(row, "attempt"));
-		line(page, 2, "%s; %s, %lld tokens, %s", report_string(row, "end"), time ? time : "",
-		     (long long)report_integer(row, "tokens"), money ? money : "");
+		line(page, 0, "%s %s %s %s, attempt %lld", report_string(row, "verdict"),
+		     report_string(row, "role"), report_string(row, "stage"),
+		     report_string(row, "task"), (long long)report_integer(row, "attempt"));
+		line(page, 2, "%s; %s, %lld tokens, %s", report_string(row, "end"),
+		     time ? time : "", (long long)report_integer(row, "tokens"),
+		     money ? money : "");
 		wrap(page, 2, 4, report_string(row, "message"));
 		wrap(page, 4, 6, report_string(row, "certificate"));
 	}
@@ -217,7 +224,8 @@ static void add_tasks(struct page *page, const json_t *report)
 	heading(page, "Tasks");
 	json_array_foreach(report_array(report, "tasks"), index, row)
 	{
-		_cleanup_free_ char *requirements = report_join(report_array(row, "requirements"), ", ");
+		_cleanup_free_ char *requirements =
+		    report_join(report_array(row, "requirements"), ", ");
 		line(page, 0, "%s %s: %s", report_string(row, "id"), report_string(row, "title"),
 		     report_string(row, "state"));
 		line(page, 2, "attempts: %lld", (long long)report_integer(row, "attempts"));
@@ -235,13 +243,15 @@ static void add_verifications(struct page *page, const json_t *report)
 	{
 		bool must_fail;
 		_cleanup_free_ char *name = report_verification_name(row, &must_fail);
-		line(page, 0, "%s%s", name ? name : "", must_fail ? " (all of them must fail)" : "");
+		line(page, 0, "%s%s", name ? name : "",
+		     must_fail ? " (all of them must fail)" : "");
 		member(page, 2, "error", report_string(row, "error"));
 		member(page, 2, "tree", report_string(row, "tree"));
 		json_array_foreach(report_array(row, "results"), inner, result)
 		{
-			line(page, 2, "%s %s (%s, %s): %lld passed, %lld failed", report_string(result, "verdict"),
-			     report_string(result, "check"), report_string(result, "requirement"),
+			line(page, 2, "%s %s (%s, %s): %lld passed, %lld failed",
+			     report_string(result, "verdict"), report_string(result, "check"),
+			     report_string(result, "requirement"),
 			     report_flag(result, "hidden") ? "hidden" : "visible",
 			     (long long)report_integer(result, "passed"),
 			     (long long)report_integer(result, "failed"));
@@ -272,14 +282,16 @@ static void add_seals(struct page *page, const json_t *report)
 	member(page, 0, "plan", report_string(seals, "plan"));
 	json_array_foreach(report_array(report, "invariants"), index, row)
 	{
-		line(page, 0, "%s: %s", report_flag(row, "holds") ? "holds" : "BROKEN", report_string(row, "name"));
+		line(page, 0, "%s: %s", report_flag(row, "holds") ? "holds" : "BROKEN",
+		     report_string(row, "name"));
 		wrap(page, 2, 4, report_string(row, "detail"));
 	}
 }
 
 static void add_end(struct page *page, const json_t *report)
 {
-	const json_t *spent = json_object_get(report, "spent"), *product = json_object_get(report, "product");
+	const json_t *spent = json_object_get(report, "spent"),
+		     *product = json_object_get(report, "product");
 	const json_t *command;
 	size_t index;
 	_cleanup_free_ char *money = report_money(report_integer(spent, "micro_usd"));
@@ -295,14 +307,15 @@ static void add_end(struct page *page, const json_t *report)
 	member(page, 0, "commit", report_string(product, "commit"));
 	member(page, 0, "tree", report_string(product, "tree"));
 	json_array_foreach(report_array(product, "fetch"), index, command)
-		line(page, 2, "%s", json_is_string(command) ? json_string_value(command) : "");
+	    line(page, 2, "%s", json_is_string(command) ? json_string_value(command) : "");
 }
 
 char *report_text(const json_t *report, unsigned columns)
 {
 	_cleanup_buf_ struct orch_buf text = {0};
-	struct page page = {&text, columns < COLUMNS_MIN ? COLUMNS_MIN :
-				   columns > COLUMNS_MAX ? COLUMNS_MAX : columns};
+	struct page page = {&text, columns < COLUMNS_MIN   ? COLUMNS_MIN
+				   : columns > COLUMNS_MAX ? COLUMNS_MAX
+							   : columns};
 	add_head(&page, report);
 	add_channels(&page, report);
 	add_attempts(&page, report);

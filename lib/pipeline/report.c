@@ -83,7 +83,8 @@ char *report_duration(double seconds)
 	if (whole < 60)
 		return orch_strdup_printf("%lld s", (long long)whole);
 	if (whole < 3600)
-		return orch_strdup_printf("%lld min %lld s", (long long)(whole / 60), (long long)(whole % 60));
+		return orch_strdup_printf("%lld min %lld s", (long long)(whole / 60),
+					  (long long)(whole % 60));
 	return orch_strdup_printf("%lld h %lld min", (long long)(whole / 3600),
 				  (long long)(whole % 3600 / 60));
 }
@@ -114,16 +115,16 @@ int report_tone(const char *word)
 		const char *word;
 		int tone;
 	} tones[] = {
-		{"enforced", TONE_GOOD},     {"passed", TONE_GOOD},         {"pass", TONE_GOOD},
-		{"DEAD", TONE_GOOD},         {"verified", TONE_GOOD},       {"MERGED", TONE_GOOD},
-		{"DELIVERED", TONE_GOOD},    {"holds", TONE_GOOD},          {"confirmed", TONE_GOOD},
-		{"partial", TONE_WARN},      {"DEAD_UNREAPED", TONE_WARN},  {"not_run", TONE_WARN},
-		{"timeout", TONE_BAD},       {"absent", TONE_BAD},          {"failed", TONE_BAD},
-		{"fail", TONE_BAD},          {"error", TONE_BAD},           {"SURVIVORS", TONE_BAD},
-		{"UNVERIFIABLE", TONE_BAD},  {"not verified", TONE_BAD},    {"REJECTED", TONE_BAD},
-		{"BLOCKED", TONE_BAD},       {"CONFLICT", TONE_BAD},        {"STALLED", TONE_WARN},
-		{"ABORTED", TONE_BAD},       {"broken", TONE_BAD},          {"unknown", TONE_WARN},
-		{"handed_over", TONE_WARN},  {"LOST", TONE_WARN},
+	    {"enforced", TONE_GOOD},	{"passed", TONE_GOOD},	      {"pass", TONE_GOOD},
+	    {"DEAD", TONE_GOOD},	{"verified", TONE_GOOD},      {"MERGED", TONE_GOOD},
+	    {"DELIVERED", TONE_GOOD},	{"holds", TONE_GOOD},	      {"confirmed", TONE_GOOD},
+	    {"partial", TONE_WARN},	{"DEAD_UNREAPED", TONE_WARN}, {"not_run", TONE_WARN},
+	    {"timeout", TONE_BAD},	{"absent", TONE_BAD},	      {"failed", TONE_BAD},
+	    {"fail", TONE_BAD},		{"error", TONE_BAD},	      {"SURVIVORS", TONE_BAD},
+	    {"UNVERIFIABLE", TONE_BAD}, {"not verified", TONE_BAD},   {"REJECTED", TONE_BAD},
+	    {"BLOCKED", TONE_BAD},	{"CONFLICT", TONE_BAD},	      {"STALLED", TONE_WARN},
+	    {"ABORTED", TONE_BAD},	{"broken", TONE_BAD},	      {"unknown", TONE_WARN},
+	    {"handed_over", TONE_WARN}, {"LOST", TONE_WARN},
 	};
 	for (size_t i = 0; i < sizeof(tones) / sizeof(tones[0]); i++)
 		if (strcasecmp(word, tones[i].word) == 0)
@@ -148,12 +149,12 @@ char *report_verification_name(const json_t *verification, bool *ret_must_fail)
 		const char *purpose, *words;
 		bool must_fail;
 	} purposes[] = {
-		{"base", "Checks on the base tree", true},
-		{"stub", "Checks on the stub", true},
-		{"earlier", "Earlier checks on the base tree", false},
-		{"task", "Task", false},
-		{"merged", "Merged with task", false},
-		{"accept", "Acceptance", false},
+	    {"base", "Checks on the base tree", true},
+	    {"stub", "Checks on the stub", true},
+	    {"earlier", "Earlier checks on the base tree", false},
+	    {"task", "Task", false},
+	    {"merged", "Merged with task", false},
+	    {"accept", "Acceptance", false},
 	};
 	const char *purpose = report_string(verification, "purpose");
 	const char *words = report_string(verification, "id");
@@ -167,7 +168,8 @@ char *report_verification_name(const json_t *verification, bool *ret_must_fail)
 		}
 	}
 	bool has_task = *task && strcmp(task, "-") != 0;
-	_cleanup_free_ char *number = attempt > 0 ? orch_strdup_printf(", attempt %lld", (long long)attempt) : NULL;
+	_cleanup_free_ char *number =
+	    attempt > 0 ? orch_strdup_printf(", attempt %lld", (long long)attempt) : NULL;
 	return orch_strdup_printf("%s%s%s%s", words, has_task ? " " : "", has_task ? task : "",
 				  number ? number : "");
 }

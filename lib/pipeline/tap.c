@@ -5,9 +5,10 @@
 #include "verify-private.h"
 
 /*
- * A strict subset of the Test Anything Protocol, versions 12 and 13. Lines that are none of its are passed over, as the
- * protocol says; so whatever a check lets a product put on a line of its own can only add a point or a plan, and each of
- * those breaks the count. Indented lines (YAML blocks, subtests) are never looked at.
+ * A strict subset of the Test Anything Protocol, versions 12 and 13. Lines that are none of its are
+ * passed over, as the protocol says; so whatever a check lets a product put on a line of its own
+ * can only add a point or a plan, and each of those breaks the count. Indented lines (YAML blocks,
+ * subtests) are never looked at.
  */
 
 #define POINTS_MAX 100000u
@@ -20,7 +21,7 @@ struct line {
 };
 
 struct point {
-	bool ok;        /* "ok" without a directive */
+	bool ok;	 /* "ok" without a directive */
 	uint32_t number; /* 0: none given */
 };
 
@@ -50,7 +51,8 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\t';
 }
 
-/* A number without sign and leading zero, at most POINTS_MAX; false if there is none or it is larger. */
+/* A number without sign and leading zero, at most POINTS_MAX; false if there is none or it is
+ * larger. */
 static bool read_number(const char **text, size_t *length, uint32_t *ret_number)
 {
 	uint32_t number = 0;
@@ -77,7 +79,8 @@ static void skip_blanks(const char **text, size_t *length)
 	}
 }
 
-/* "# SKIP ..." or "# TODO ..." after the description, in any case of letters; "\#" is no directive. */
+/* "# SKIP ..." or "# TODO ..." after the description, in any case of letters; "\#" is no directive.
+ */
 static bool has_directive(const char *text, size_t length)
 {
 	for (size_t i = 0; i < length; i++) {
@@ -90,7 +93,8 @@ static bool has_directive(const char *text, size_t length)
 		const char *word = text + i + 1;
 		size_t left = length - i - 1;
 		skip_blanks(&word, &left);
-		if (left >= 4 && (strncasecmp(word, "skip", 4) == 0 || strncasecmp(word, "todo", 4) == 0))
+		if (left >= 4 &&
+		    (strncasecmp(word, "skip", 4) == 0 || strncasecmp(word, "todo", 4) == 0))
 			return true;
 	}
 	return false;
@@ -120,7 +124,8 @@ static enum line_type read_point(const char *text, size_t length, bool ok, struc
 	skip_blanks(&text, &length);
 	uint32_t number = 0;
 	if (length && *text >= '0' && *text <= '9') {
-		if (!read_number(&text, &length, &number) || number == 0 || (length && !is_blank(*text)))
+		if (!read_number(&text, &length, &number) || number == 0 ||
+		    (length && !is_blank(*text)))
 			return LINE_BROKEN;
 		skip_blanks(&text, &length);
 	}
@@ -129,7 +134,8 @@ static enum line_type read_point(const char *text, size_t length, bool ok, struc
 	return LINE_POINT;
 }
 
-static enum line_type read_line(const struct line *line, struct point *ret_point, uint32_t *ret_planned)
+static enum line_type read_line(const struct line *line, struct point *ret_point,
+				uint32_t *ret_planned)
 {
 	const char *text = line->text;
 	size_t length = line->length;
@@ -199,7 +205,8 @@ const char *tap_count(const char *text, size_t length, uint32_t *ret_passed, uin
 		}
 	}
 	if (!reason && !has_plan)
-		reason = points ? "there is no plan line" : "there is no plan line and no point: nothing was tested";
+		reason = points ? "there is no plan line"
+				: "there is no plan line and no point: nothing was tested";
 	if (!reason && points < planned)
 		reason = "there are fewer points than planned";
 	if (!reason && points > planned)
@@ -220,7 +227,8 @@ void tap_failures(const char *text, size_t length, size_t limit, struct orch_buf
 		struct point point;
 		uint32_t plan;
 		enum line_type type = read_line(&line, &point, &plan);
-		bool belongs = diagnostics && line.length && (*line.text == '#' || *line.text == ' ');
+		bool belongs =
+		    diagnostics && line.length && (*line.text == '#' || *line.text == ' ');
 		if (type == LINE_POINT)
 			diagnostics = belongs = !point.ok;
 		else if (type == LINE_BAIL)

@@ -41,8 +41,8 @@ static void on_over(void *userdata)
 	cell_changed(userdata);
 }
 
-int32_t cell_new(orch_ctx *ctx, orch_sandbox *sandbox, void (*changed)(void *userdata), void *userdata,
-		 struct cell **ret_cell, orch_error **reterr)
+int32_t cell_new(orch_ctx *ctx, orch_sandbox *sandbox, void (*changed)(void *userdata),
+		 void *userdata, struct cell **ret_cell, orch_error **reterr)
 {
 	struct cell *cell = calloc(1, sizeof(*cell));
 	if (!cell) {
@@ -62,7 +62,8 @@ int32_t cell_new(orch_ctx *ctx, orch_sandbox *sandbox, void (*changed)(void *use
 	return 0;
 }
 
-/* --- streams ------------------------------------------------------------------------------------- */
+/* --- streams -------------------------------------------------------------------------------------
+ */
 
 void stream_close(struct stream *stream)
 {
@@ -118,13 +119,15 @@ int32_t stream_open(struct stream *stream, orch_ctx *ctx, size_t limit, bool kee
 {
 	int fds[2];
 	if (pipe2(fds, O_CLOEXEC) < 0)
-		return orch_fail(reterr, ORCH_ESYS, errno, "pipe", "no pipe for a program's output");
+		return orch_fail(reterr, ORCH_ESYS, errno, "pipe",
+				 "no pipe for a program's output");
 	stream->fd = fds[0];
 	stream->limit = limit;
 	stream->keep_end = keep_end;
 	int32_t code = 0;
 	if (fcntl(fds[0], F_SETFL, O_NONBLOCK) < 0)
-		code = orch_fail(reterr, ORCH_ESYS, errno, "pipe", "no pipe for a program's output");
+		code =
+		    orch_fail(reterr, ORCH_ESYS, errno, "pipe", "no pipe for a program's output");
 	if (code == 0)
 		code = orch_source_io(ctx, fds[0], ORCH_IO_READ, on_stream, stream, &stream->source,
 				      reterr);
@@ -144,7 +147,8 @@ void stream_drain(struct stream *stream)
 		;
 }
 
-/* --- start ------------------------------------------------------------------------------------------ */
+/* --- start
+ * ------------------------------------------------------------------------------------------ */
 
 static void request_stop(struct cell *cell);
 
@@ -175,7 +179,8 @@ void cell_start(struct cell *cell)
 	}
 }
 
-/* --- program ----------------------------------------------------------------------------------------- */
+/* --- program
+ * ----------------------------------------------------------------------------------------- */
 
 static void on_proc(void *userdata, orch_proc *proc, uint32_t event)
 {
@@ -230,7 +235,9 @@ void cell_spawn(struct cell *cell, const char *const *argv, const char *cwd, siz
 	}
 }
 
-/* --- end ----------------------------------------------------------------------------------------------- */
+/* --- end
+ * -----------------------------------------------------------------------------------------------
+ */
 
 static void on_death(void *userdata, orch_scope *scope, orch_death *death)
 {

@@ -12,8 +12,9 @@
 #define ARGS_MAX 256u
 
 /*
- * HTTP/1.1 on the check's listener, for what has no port of its own: the stub, and products that are run by argv. The
- * daemon has no thread; its epoll descriptor and its next timeout are sources of the context's loop.
+ * HTTP/1.1 on the check's listener, for what has no port of its own: the stub, and products that
+ * are run by argv. The daemon has no thread; its epoll descriptor and its next timeout are sources
+ * of the context's loop.
  */
 struct door {
 	orch_ctx *ctx;
@@ -40,7 +41,8 @@ struct request {
 	struct stream out, err;
 };
 
-/* --- requests ----------------------------------------------------------------------------------------- */
+/* --- requests
+ * ----------------------------------------------------------------------------------------- */
 
 static struct request *request_new(struct door *door, struct MHD_Connection *connection)
 {
@@ -102,7 +104,7 @@ static enum MHD_Result answer(struct MHD_Connection *connection, unsigned status
 			      const char *body)
 {
 	struct MHD_Response *response =
-		MHD_create_response_from_buffer(strlen(body), (void *)body, MHD_RESPMEM_MUST_COPY);
+	    MHD_create_response_from_buffer(strlen(body), (void *)body, MHD_RESPMEM_MUST_COPY);
 	if (!response)
 		return MHD_NO;
 	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
@@ -111,13 +113,15 @@ static enum MHD_Result answer(struct MHD_Connection *connection, unsigned status
 	return result;
 }
 
-static enum MHD_Result refuse(struct MHD_Connection *connection, unsigned status, const char *reason)
+static enum MHD_Result refuse(struct MHD_Connection *connection, unsigned status,
+			      const char *reason)
 {
 	_cleanup_free_ char *body = orch_strdup_printf("{\"error\":\"%s\"}", reason);
 	return body ? answer(connection, status, "application/json", body) : MHD_NO;
 }
 
-/* --- runs of a product that is a command ------------------------------------------------------------- */
+/* --- runs of a product that is a command
+ * ------------------------------------------------------------- */
 
 static json_t *json_of_stream(const struct stream *stream)
 {
@@ -129,8 +133,9 @@ static json_t *json_of_stream(const struct stream *stream)
 
 static enum MHD_Result answer_run(struct request *request, struct MHD_Connection *connection)
 {
-	json_t *json = json_pack("{s:i, s:o, s:o}", "status", (int)request->status, "stdout",
-				 json_of_stream(&request->out), "stderr", json_of_stream(&request->err));
+	json_t *json =
+	    json_pack("{s:i, s:o, s:o}", "status", (int)request->status, "stdout",
+		      json_of_stream(&request->out), "stderr", json_of_stream(&request->err));
 	if (json && (request->out.over_limit || request->err.over_limit))
 		json_object_set_new(json, "truncated", json_true());
 	_cleanup_free_ char *body = json ? json_dumps(json, JSON_COMPACT) : NULL;
@@ -190,15 +195,17 @@ static int stdin_file(const char *bytes, size_t length)
 	return orch_steal_fd(&fd);
 }
 
-/* Fills argv (room for all) from start and the request; false with a reason for the check's author. */
-static bool collect_args(const struct door *door, const json_t *json, const char **argv, size_t room,
-			 const char **ret_reason)
+/* Fills argv (room for all) from start and the request; false with a reason for the check's author.
+ */
+static bool collect_args(const struct door *door, const json_t *json, const char **argv,
+			 size_t room, const char **ret_reason)
 {
 	const json_t *args = json_object_get(json, "args");
 	const json_t *input = json_object_get(json, "stdin");
 	size_t count = 0;
 	*ret_reason = "expected {'args':[STRING,...],'stdin':STRING}";
-	if (!json_is_object(json) || (args && !json_is_array(args)) || (input && !json_is_string(input)))
+	if (!json_is_object(json) || (args && !json_is_array(args)) ||
+	    (input && !json_is_string(input)))
 		return false;
 	while (door->start[count] && count < room - 1) {
 		argv[count] = door->start[count];
@@ -229,7 +236,8 @@ static int32_t spawn_run(struct request *request, const char *const *argv, const
 	if (input) {
 		in_fd = stdin_file(json_string_value(input), json_string_length(input));
 		if (in_fd < 0)
-			return orch_fail(reterr, ORCH_ESYS, errno, "memfd", "no file for the standard input");
+			return orch_fail(reterr, ORCH_ESYS, errno, "memfd",
+					 "no file for the standard input");
 	}
 	int32_t code = stream_open(&request->out, door->ctx, OUTPUT_LIMIT, false, &out_fd, reterr);
 	if (code == 0)
@@ -254,14 +262,16 @@ static enum MHD_Result start_run(struct request *request, struct MHD_Connection 
 {
 	const char *argv[ARGS_MAX + 1];
 	const char *reason;
-	json_t *json = json_loadb(request->body.data ? request->body.data : "", request->body.length,
-				  JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
+	json_t *json =
+	    json_loadb(request->body.data ? request->body.data : "", request->body.length,
+		       JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
 	enum MHD_Result result;
 	request->started = true;
 	if (!collect_args(request->door, json, argv, ARGS_MAX + 1, &reason)) {
 		result = refuse(connection, MHD_HTTP_BAD_REQUEST, reason);
 	} else if (spawn_run(request, argv, json_object_get(json, "stdin"), NULL) < 0) {
-		result = refuse(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "the product can not be run");
+		result =
+		    refuse(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "the product can not be run");
 	} else {
 		request->suspended = true;
 		MHD_suspend_connection(connection);
@@ -271,9 +281,9 @@ static enum MHD_Result start_run(struct request *request, struct MHD_Connection 
 	return result;
 }
 
-static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connection, const char *url,
-				  const char *method, const char *version, const char *upload,
-				  size_t *upload_size, void **con_cls)
+static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connection,
+				  const char *url, const char *method, const char *version,
+				  const char *upload, size_t *upload_size, void **con_cls)
 {
 	struct door *door = userdata;
 	struct request *request = *con_cls;
@@ -307,7 +317,8 @@ static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connect
 	return start_run(request, connection);
 }
 
-/* --- the daemon --------------------------------------------------------------------------------------- */
+/* --- the daemon
+ * --------------------------------------------------------------------------------------- */
 
 static void on_daemon(void *userdata, uint32_t events)
 {
@@ -326,26 +337,29 @@ static int32_t door_open(struct door *door, int listen_fd, orch_error **reterr)
 	_cleanup_close_ int fd = fcntl(listen_fd, F_DUPFD_CLOEXEC, 3);
 	int flags = fd < 0 ? -1 : fcntl(fd, F_GETFL);
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
-		return orch_fail(reterr, ORCH_ESYS, errno, "door", "the check's listener can not be used");
-	door->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request,
-					door, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED,
-					on_completed, door, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,
-					MHD_OPTION_END);
+		return orch_fail(reterr, ORCH_ESYS, errno, "door",
+				 "the check's listener can not be used");
+	door->daemon = MHD_start_daemon(
+	    MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, door,
+	    MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, door,
+	    MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX, MHD_OPTION_END);
 	if (!door->daemon)
 		return orch_fail(reterr, ORCH_ESYS, errno, "door", "no HTTP server for a check");
 	orch_steal_fd(&fd);
-	const union MHD_DaemonInfo *facts = MHD_get_daemon_info(door->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+	const union MHD_DaemonInfo *facts =
+	    MHD_get_daemon_info(door->daemon, MHD_DAEMON_INFO_EPOLL_FD);
 	if (!facts || facts->epoll_fd < 0)
-		return orch_fail(reterr, ORCH_ESYS, 0, "door", "libmicrohttpd has no epoll descriptor");
+		return orch_fail(reterr, ORCH_ESYS, 0, "door",
+				 "libmicrohttpd has no epoll descriptor");
 	int32_t code = orch_source_timer(door->ctx, 0, on_timer, door, &door->timer, reterr);
 	if (code == 0)
-		code = orch_source_io(door->ctx, facts->epoll_fd, ORCH_IO_READ, on_daemon, door, &door->io,
-				      reterr);
+		code = orch_source_io(door->ctx, facts->epoll_fd, ORCH_IO_READ, on_daemon, door,
+				      &door->io, reterr);
 	return code;
 }
 
-static int32_t door_new(orch_ctx *ctx, int listen_fd, const struct door *kind, struct door **ret_door,
-			orch_error **reterr)
+static int32_t door_new(orch_ctx *ctx, int listen_fd, const struct door *kind,
+			struct door **ret_door, orch_error **reterr)
 {
 	struct door *door = malloc(sizeof(*door));
 	if (!door)
@@ -362,12 +376,13 @@ static int32_t door_new(orch_ctx *ctx, int listen_fd, const struct door *kind, s
 	return 0;
 }
 
-int32_t door_new_stub(orch_ctx *ctx, int listen_fd, bool cli, struct door **ret_door, orch_error **reterr)
+int32_t door_new_stub(orch_ctx *ctx, int listen_fd, bool cli, struct door **ret_door,
+		      orch_error **reterr)
 {
 	static const struct door http = {.stub_type = "text/plain", .stub_body = "ok"};
 	static const struct door command = {
-		.stub_type = "application/json",
-		.stub_body = "{\"status\":0,\"stdout\":\"ok\",\"stderr\":\"\"}",
+	    .stub_type = "application/json",
+	    .stub_body = "{\"status\":0,\"stdout\":\"ok\",\"stderr\":\"\"}",
 	};
 	return door_new(ctx, listen_fd, cli ? &command : &http, ret_door, reterr);
 }

@@ -26,14 +26,14 @@ struct check_run {
 	void (*done)(void *userdata); /* NULL once it is abandoned */
 	void *userdata;
 	enum run_state state;
-	unsigned phase; /* 0: the only one, or "before"; 1: "after" */
+	unsigned phase;		      /* 0: the only one, or "before"; 1: "after" */
 	struct cell *product, *check; /* no product on the stub */
 	struct joint *joint;
 	struct door *door;
 	orch_source *deadline; /* of the product's start, then of the check */
 	orch_source *probe_timer;
-	bool accepts;      /* the product was seen to accept a connection */
-	bool start_over;   /* it has had its time */
+	bool accepts;	 /* the product was seen to accept a connection */
+	bool start_over; /* it has had its time */
 	bool timed_out;
 	int64_t started_us;
 	struct check_result result;
@@ -41,7 +41,8 @@ struct check_run {
 	uint32_t not_dead;
 };
 
-/* --- what people read ----------------------------------------------------------------------------------- */
+/* --- what people read
+ * ----------------------------------------------------------------------------------- */
 
 static void fail(struct check_run *run, uint32_t verdict, const char *reason)
 {
@@ -49,7 +50,8 @@ static void fail(struct check_run *run, uint32_t verdict, const char *reason)
 	if (!run->result.verdict || run->result.verdict == VERDICT_PASS)
 		run->result.verdict = verdict;
 	if (run->opts.check->restart)
-		orch_buf_puts(&run->detail, run->phase ? "after the restart: " : "before the restart: ");
+		orch_buf_puts(&run->detail,
+			      run->phase ? "after the restart: " : "before the restart: ");
 	text_append(&run->detail, reason, strlen(reason), true);
 	orch_buf_puts(&run->detail, "\n");
 }
@@ -57,7 +59,7 @@ static void fail(struct check_run *run, uint32_t verdict, const char *reason)
 static void fail_error(struct check_run *run, const char *what, const orch_error *error)
 {
 	_cleanup_free_ char *reason =
-		orch_strdup_printf("%s: %s", what, error ? orch_error_message(error) : "out of memory");
+	    orch_strdup_printf("%s: %s", what, error ? orch_error_message(error) : "out of memory");
 	fail(run, VERDICT_ERROR, reason ? reason : what);
 }
 
@@ -102,18 +104,20 @@ static void explain_product(struct check_run *run)
 	const struct cell *product = run->product;
 	if (!product || !product->spawned || (run->accepts && !product->exited))
 		return;
-	orch_buf_puts(&run->detail, run->accepts ? "product ended during the check: " :
-						   "product did not start: ");
+	orch_buf_puts(&run->detail, run->accepts ? "product ended during the check: "
+						 : "product did not start: ");
 	if (product->exited)
 		describe_end(&run->detail, product);
 	else
-		orch_buf_printf(&run->detail, "nothing accepted connections on 127.0.0.1:%d within %u ms",
+		orch_buf_printf(&run->detail,
+				"nothing accepted connections on 127.0.0.1:%d within %u ms",
 				PRODUCT_PORT, run->opts.start_timeout_ms);
 	orch_buf_puts(&run->detail, "\n");
 	add_tail(&run->detail, "last lines of the product's stderr", &product->err);
 }
 
-/* --- start of a phase ---------------------------------------------------------------------------------- */
+/* --- start of a phase
+ * ---------------------------------------------------------------------------------- */
 
 static void on_cell(void *userdata);
 
@@ -135,8 +139,8 @@ static int32_t copy_check(struct check_run *run, orch_error **reterr)
 {
 	_cleanup_free_ void *bytes = NULL;
 	size_t length;
-	int32_t code = tree_read_file(run->opts.sealed_dir, run->opts.check->file, CHECK_FILE_LIMIT, &bytes,
-				      &length, reterr);
+	int32_t code = tree_read_file(run->opts.sealed_dir, run->opts.check->file, CHECK_FILE_LIMIT,
+				      &bytes, &length, reterr);
 	if (code < 0)
 		return code;
 	_cleanup_free_ char *path = orch_strdup_printf("%s/%s", run->opts.work_dir, "check.py");
@@ -218,7 +222,8 @@ static int32_t start_phase(struct check_run *run, orch_error **reterr)
 	return 0;
 }
 
-/* --- is the product there? ----------------------------------------------------------------------------- */
+/* --- is the product there?
+ * ----------------------------------------------------------------------------- */
 
 static void step(struct check_run *run);
 
@@ -250,7 +255,8 @@ static void on_probe_timer(void *userdata)
 	if (run->state != RUN_STARTING || !run->product || run->product->exited)
 		return;
 	run->references++;
-	if (orch_sandbox_connect(run->product->sandbox, PRODUCT_PORT, on_probe, run, run_unref, NULL) < 0)
+	if (orch_sandbox_connect(run->product->sandbox, PRODUCT_PORT, on_probe, run, run_unref,
+				 NULL) < 0)
 		orch_source_timer_set(run->probe_timer, PROBE_MS);
 }
 
@@ -276,7 +282,8 @@ static bool product_settled(const struct check_run *run)
 	return run->product->spawned && (run->accepts || run->product->exited || run->start_over);
 }
 
-/* --- the check ------------------------------------------------------------------------------------------ */
+/* --- the check
+ * ------------------------------------------------------------------------------------------ */
 
 static int32_t open_door(struct check_run *run, orch_error **reterr)
 {
@@ -286,8 +293,8 @@ static int32_t open_door(struct check_run *run, orch_error **reterr)
 	if (!run->product)
 		return door_new_stub(run->ctx, fd, is_cli(run), &run->door, reterr);
 	if (is_cli(run))
-		return door_new_cli(run->ctx, fd, run->product->sandbox, run->opts.spec->start, &run->door,
-				    reterr);
+		return door_new_cli(run->ctx, fd, run->product->sandbox, run->opts.spec->start,
+				    &run->door, reterr);
 	return joint_new(run->ctx, fd, run->product->sandbox, PRODUCT_PORT, &run->joint, reterr);
 }
 
@@ -356,7 +363,8 @@ static void judge(struct check_run *run)
 	explain_product(run);
 }
 
-/* --- the end of a phase ----------------------------------------------------------------------------------- */
+/* --- the end of a phase
+ * ----------------------------------------------------------------------------------- */
 
 static void stop_phase(struct check_run *run)
 {
@@ -372,23 +380,25 @@ static void stop_phase(struct check_run *run)
 }
 
 /* Notes the certificate; one that proves no death leaves nothing of the verdict. */
-static struct cell *bury(struct check_run *run, struct cell *cell, const char *who, struct orch_buf *deaths,
-			 uint32_t *ret_uid)
+static struct cell *bury(struct check_run *run, struct cell *cell, const char *who,
+			 struct orch_buf *deaths, uint32_t *ret_uid)
 {
 	if (!cell)
 		return NULL;
 	if (cell->death) {
 		if (run->opts.check->restart)
-			orch_buf_puts(deaths, run->phase ? "after the restart\n" : "before the restart\n");
+			orch_buf_puts(deaths,
+				      run->phase ? "after the restart\n" : "before the restart\n");
 		orch_buf_puts(deaths, cell->death);
 	}
 	if (cell->started)
 		*ret_uid = cell->host_uid;
 	if (cell->death_verdict && cell->death_verdict != ORCH_DEATH_DEAD)
 		run->not_dead++;
-	if (cell->death_verdict == ORCH_DEATH_SURVIVORS || cell->death_verdict == ORCH_DEATH_UNVERIFIABLE) {
+	if (cell->death_verdict == ORCH_DEATH_SURVIVORS ||
+	    cell->death_verdict == ORCH_DEATH_UNVERIFIABLE) {
 		_cleanup_free_ char *words =
-			orch_strdup_printf("the %s's scope could not be shown to be over", who);
+		    orch_strdup_printf("the %s's scope could not be shown to be over", who);
 		run->result.verdict = VERDICT_ERROR;
 		fail(run, VERDICT_ERROR, words ? words : who);
 	}
@@ -433,9 +443,11 @@ static bool advance(struct check_run *run)
 		if (run->product && run->product->started && !run->product->spawned && !is_cli(run))
 			start_product(run);
 		if (run->product && run->product->error)
-			fail_error(run, "the product's sandbox could not be started", run->product->error);
+			fail_error(run, "the product's sandbox could not be started",
+				   run->product->error);
 		else if (run->check->error)
-			fail_error(run, "the check's sandbox could not be started", run->check->error);
+			fail_error(run, "the check's sandbox could not be started",
+				   run->check->error);
 		else if (!run->check->started || !product_settled(run))
 			return false;
 		else if (start_check(run, &error) < 0)
@@ -455,7 +467,8 @@ static bool advance(struct check_run *run)
 	case RUN_STOPPING:
 		if (!is_over(run->check) || !is_over(run->product))
 			return false;
-		run->check = bury(run, run->check, "check", &run->check_death, &run->result.check_uid);
+		run->check =
+		    bury(run, run->check, "check", &run->check_death, &run->result.check_uid);
 		run->product = bury(run, run->product, "product", &run->product_death,
 				    &run->result.product_uid);
 		if (run->result.verdict || !run->opts.check->restart || run->phase == 1) {
@@ -496,8 +509,9 @@ static void on_deadline(void *userdata)
 	step(run);
 }
 
-int32_t check_run_new(orch_ctx *ctx, const struct check_run_opts *opts, void (*done)(void *userdata),
-		      void *userdata, struct check_run **ret_run, orch_error **reterr)
+int32_t check_run_new(orch_ctx *ctx, const struct check_run_opts *opts,
+		      void (*done)(void *userdata), void *userdata, struct check_run **ret_run,
+		      orch_error **reterr)
 {
 	struct check_run *run = calloc(1, sizeof(*run));
 	if (!run)
@@ -526,7 +540,8 @@ static char *take_text(struct orch_buf *buf)
 	return text;
 }
 
-void check_run_result(struct check_run *run, struct check_result *ret_result, uint32_t *ret_not_dead)
+void check_run_result(struct check_run *run, struct check_result *ret_result,
+		      uint32_t *ret_not_dead)
 {
 	*ret_result = run->result;
 	ret_result->check_id = strdup(run->opts.check->id);

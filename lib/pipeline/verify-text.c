@@ -40,8 +40,8 @@ static bool is_unfit(uint32_t value)
 {
 	if (value < 0x20)
 		return value != '\n' && value != '\t';
-	return (value >= 0x7f && value < 0xa0) ||        /* DEL, C1 */
-	       (value >= 0x200e && value <= 0x200f) ||   /* marks and overrides of direction */
+	return (value >= 0x7f && value < 0xa0) ||      /* DEL, C1 */
+	       (value >= 0x200e && value <= 0x200f) || /* marks and overrides of direction */
 	       (value >= 0x202a && value <= 0x202e) || (value >= 0x2066 && value <= 0x2069) ||
 	       (value & 0xfffe) == 0xfffe || (value >= 0xfdd0 && value <= 0xfdef);
 }

@@ -5,8 +5,9 @@
 #include "../core/core-private.h"
 
 /*
- * Appends bytes of foreign origin as valid UTF-8: what is not becomes U+FFFD. With `plain` so do control characters
- * (but newline and tab), overrides of direction and non-characters: fit for a terminal, a page and XML.
+ * Appends bytes of foreign origin as valid UTF-8: what is not becomes U+FFFD. With `plain` so do
+ * control characters (but newline and tab), overrides of direction and non-characters: fit for a
+ * terminal, a page and XML.
  */
 void text_append(struct orch_buf *buf, const void *bytes, size_t length, bool plain);
 

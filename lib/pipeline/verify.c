@@ -22,7 +22,8 @@ struct verify {
 	verify_fn fn;
 	void *userdata;
 	char *trees_dir, *sealed_dir, *work_dir;
-	char *tree_dir; /* the checkout; it is named like the tree, so that tree_verify() can judge it */
+	char *tree_dir; /* the checkout; it is named like the tree, so that tree_verify() can judge
+			   it */
 	char tree_hash[TREE_HASH_SIZE];
 	bool stub;
 	uint32_t start_timeout_ms, parallel;
@@ -31,10 +32,12 @@ struct verify {
 	size_t count, next, running, finished;
 	bool prepared;
 	struct verify_result result;
-	orch_source *turn; /* all progress is made here, so that a run is never freed in its own callback */
+	orch_source
+	    *turn; /* all progress is made here, so that a run is never freed in its own callback */
 };
 
-static void verdict(struct verify *verify, const struct verify_result *result, const orch_error *error)
+static void verdict(struct verify *verify, const struct verify_result *result,
+		    const orch_error *error)
 {
 	orch_source_timer_set(verify->turn, -1);
 	/* Last: the callback may free the verification. */
@@ -50,7 +53,8 @@ static void clean_up(struct verify *verify)
 	orch_error_free(error);
 }
 
-/* --- the tree ----------------------------------------------------------------------------------------- */
+/* --- the tree
+ * ----------------------------------------------------------------------------------------- */
 
 static int32_t prepare(struct verify *verify, orch_error **reterr)
 {
@@ -61,19 +65,22 @@ static int32_t prepare(struct verify *verify, orch_error **reterr)
 	if (verify->stub)
 		return 0;
 	if (strcmp(verify->tree_hash, tree_empty_hash) == 0) {
-		/* The host's umask is not the library's to change, and the product's uid has to get in. */
+		/* The host's umask is not the library's to change, and the product's uid has to get
+		 * in. */
 		if (mkdir(verify->tree_dir, 0755) < 0 || chmod(verify->tree_dir, 0755) < 0)
 			return orch_fail(reterr, ORCH_ESYS, errno, "verify", "%s can not be made",
 					 verify->tree_dir);
 	} else {
-		int32_t code = tree_checkout(verify->trees_dir, verify->tree_hash, verify->tree_dir, reterr);
+		int32_t code =
+		    tree_checkout(verify->trees_dir, verify->tree_hash, verify->tree_dir, reterr);
 		if (code < 0)
 			return code;
 	}
 	return tree_verify(verify->work_dir, verify->tree_hash, reterr);
 }
 
-/* Read again when all is over: what ran is what was ordered, also if something had found a way to write. */
+/* Read again when all is over: what ran is what was ordered, also if something had found a way to
+ * write. */
 static int32_t confirm(struct verify *verify, orch_error **reterr)
 {
 	if (verify->stub)
@@ -81,7 +88,8 @@ static int32_t confirm(struct verify *verify, orch_error **reterr)
 	return tree_verify(verify->work_dir, verify->tree_hash, reterr);
 }
 
-/* --- the checks ----------------------------------------------------------------------------------------- */
+/* --- the checks
+ * ----------------------------------------------------------------------------------------- */
 
 static void on_run_done(void *userdata)
 {
@@ -94,17 +102,17 @@ static void on_run_done(void *userdata)
 
 static int32_t start_slot(struct verify *verify, struct slot *slot, orch_error **reterr)
 {
-	slot->work_dir = orch_strdup_printf("%s/check-%zu", verify->work_dir,
-					    (size_t)(slot - verify->slots));
+	slot->work_dir =
+	    orch_strdup_printf("%s/check-%zu", verify->work_dir, (size_t)(slot - verify->slots));
 	if (!slot->work_dir)
 		return orch_fail_memory(reterr);
 	struct check_run_opts opts = {
-		.spec = verify->spec,
-		.check = slot->check,
-		.sealed_dir = verify->sealed_dir,
-		.tree_dir = verify->stub ? NULL : verify->tree_dir,
-		.work_dir = slot->work_dir,
-		.start_timeout_ms = verify->start_timeout_ms,
+	    .spec = verify->spec,
+	    .check = slot->check,
+	    .sealed_dir = verify->sealed_dir,
+	    .tree_dir = verify->stub ? NULL : verify->tree_dir,
+	    .work_dir = slot->work_dir,
+	    .start_timeout_ms = verify->start_timeout_ms,
 	};
 	int32_t code = check_run_new(verify->ctx, &opts, on_run_done, slot, &slot->run, reterr);
 	if (code == 0)
@@ -125,7 +133,8 @@ static void collect(struct verify *verify)
 			verify->result.all_passed = false;
 	}
 	verify->result.count = verify->count;
-	memcpy(verify->result.tree_hash, verify->stub ? tree_empty_hash : verify->tree_hash, TREE_HASH_SIZE);
+	memcpy(verify->result.tree_hash, verify->stub ? tree_empty_hash : verify->tree_hash,
+	       TREE_HASH_SIZE);
 }
 
 static void kill_runs(struct verify *verify)
@@ -168,7 +177,8 @@ static void on_turn(void *userdata)
 	verdict(verify, &verify->result, NULL);
 }
 
-/* --- start and end ----------------------------------------------------------------------------------------- */
+/* --- start and end
+ * ----------------------------------------------------------------------------------------- */
 
 static const struct check *find_check(const struct checks *checks, const char *id)
 {
@@ -178,7 +188,8 @@ static const struct check *find_check(const struct checks *checks, const char *i
 	return NULL;
 }
 
-static int32_t choose_checks(struct verify *verify, const struct verify_opts *opts, orch_error **reterr)
+static int32_t choose_checks(struct verify *verify, const struct verify_opts *opts,
+			     orch_error **reterr)
 {
 	size_t count = 0;
 	if (opts->check_ids)
@@ -194,8 +205,9 @@ static int32_t choose_checks(struct verify *verify, const struct verify_opts *op
 	if (!verify->slots || !verify->result.results)
 		return orch_fail_memory(reterr);
 	for (size_t i = 0; i < count; i++) {
-		const struct check *check = opts->check_ids ? find_check(opts->checks, opts->check_ids[i]) :
-							      &opts->checks->checks[i];
+		const struct check *check = opts->check_ids
+						? find_check(opts->checks, opts->check_ids[i])
+						: &opts->checks->checks[i];
 		if (!check)
 			return orch_fail(reterr, ORCH_ENOENT, 0, "verify", "there is no check %s",
 					 opts->check_ids[i]);
@@ -216,7 +228,8 @@ static int32_t copy_opts(struct verify *verify, const struct verify_opts *opts, 
 		return orch_fail_memory(reterr);
 	verify->stub = opts->stub;
 	verify->spec = opts->spec;
-	verify->start_timeout_ms = opts->start_timeout_ms ? opts->start_timeout_ms : START_TIMEOUT_MS;
+	verify->start_timeout_ms =
+	    opts->start_timeout_ms ? opts->start_timeout_ms : START_TIMEOUT_MS;
 	verify->parallel = opts->parallel ? opts->parallel : PARALLEL;
 	if (verify->parallel > PARALLEL_MAX)
 		verify->parallel = PARALLEL_MAX;
@@ -229,7 +242,8 @@ int32_t verify_start(orch_ctx *ctx, const struct verify_opts *opts, verify_fn fn
 	int32_t code = orch_ctx_check(ctx, reterr);
 	if (code < 0)
 		return code;
-	if (!fn || !ret_verify || !opts->spec || !opts->checks || !opts->sealed_dir || !opts->work_dir ||
+	if (!fn || !ret_verify || !opts->spec || !opts->checks || !opts->sealed_dir ||
+	    !opts->work_dir ||
 	    (!opts->stub && (!opts->trees_dir || !opts->tree_hash ||
 			     strlen(opts->tree_hash) != TREE_HASH_SIZE - 1)))
 		return orch_fail(reterr, ORCH_EINVAL, 0, "verify",

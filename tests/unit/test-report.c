@@ -12,49 +12,64 @@
 
 static json_t *sample(const char *text)
 {
-	json_t *report = json_pack(
-		"{s:s, s:s, s:s, s:s, s:s, s:I, s:I}", "run", text, "state", "PARTIAL", "reason", text, "idea", text,
-		"description", text, "started_at_ms", (json_int_t)1772366400000, "ended_at_ms",
-		(json_int_t)1772366431500);
+	json_t *report =
+	    json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I}", "run", text, "state", "PARTIAL",
+		      "reason", text, "idea", text, "description", text, "started_at_ms",
+		      (json_int_t)1772366400000, "ended_at_ms", (json_int_t)1772366431500);
 	json_object_set_new(report, "channels",
-			    json_pack("[{s:s, s:s, s:s, s:s, s:s, s:s}]", "channel", text, "state", "enforced",
-				      "mechanism", text, "probe", "passed", "control", "passed", "detail", text));
-	json_object_set_new(report, "attempts",
-			    json_pack("[{s:s, s:s, s:s, s:s, s:i, s:s, s:s, s:s, s:s, s:f, s:i, s:i}]", "id", text,
-				      "role", text, "stage", text, "task", text, "attempt", 2, "end", text, "message",
-				      text, "verdict", "DEAD", "certificate", text, "seconds", 1.5, "tokens", 1234567,
-				      "micro_usd", 12300));
+			    json_pack("[{s:s, s:s, s:s, s:s, s:s, s:s}]", "channel", text, "state",
+				      "enforced", "mechanism", text, "probe", "passed", "control",
+				      "passed", "detail", text));
 	json_object_set_new(
-		report, "verifications",
-		json_pack("[{s:s, s:s, s:s, s:[{s:s, s:s, s:b, s:s, s:i, s:i, s:s, s:i},"
-			  "{s:s, s:s, s:b, s:s, s:i, s:i, s:s, s:i}, {s:s, s:s, s:s}], s:[s]}]",
-			  "id", "V1", "task", text, "tree", "feed", "results", "check", "C1", "requirement", text,
-			  "hidden", 1, "verdict", "FAIL", "passed", 1, "failed", 2, "detail", text, "ms", 1200, "check",
-			  "C2", "requirement", "R2", "hidden", 0, "verdict", "PASS", "passed", 1, "failed", 0, "detail",
-			  "", "ms", 800, "check", "C3", "verdict", "ERROR", "detail", text, "certificates", text));
+	    report, "attempts",
+	    json_pack("[{s:s, s:s, s:s, s:s, s:i, s:s, s:s, s:s, s:s, s:f, s:i, s:i}]", "id", text,
+		      "role", text, "stage", text, "task", text, "attempt", 2, "end", text,
+		      "message", text, "verdict", "DEAD", "certificate", text, "seconds", 1.5,
+		      "tokens", 1234567, "micro_usd", 12300));
+	json_object_set_new(
+	    report, "verifications",
+	    json_pack("[{s:s, s:s, s:s, s:[{s:s, s:s, s:b, s:s, s:i, s:i, s:s, s:i},"
+		      "{s:s, s:s, s:b, s:s, s:i, s:i, s:s, s:i}, {s:s, s:s, s:s}], s:[s]}]",
+		      "id", "V1", "task", text, "tree", "feed", "results", "check", "C1",
+		      "requirement", text, "hidden", 1, "verdict", "FAIL", "passed", 1, "failed", 2,
+		      "detail", text, "ms", 1200, "check", "C2", "requirement", "R2", "hidden", 0,
+		      "verdict", "PASS", "passed", 1, "failed", 0, "detail", "", "ms", 800, "check",
+		      "C3", "verdict", "ERROR", "detail", text, "certificates", text));
 	json_object_set_new(report, "unknown_actions",
-			    json_pack("[{s:s, s:s, s:s, s:s, s:s}]", "kind", text, "key", text, "state_before",
-				      "DISPATCHED", "probe", text, "decision", text));
+			    json_pack("[{s:s, s:s, s:s, s:s, s:s}]", "kind", text, "key", text,
+				      "state_before", "DISPATCHED", "probe", text, "decision",
+				      text));
 	json_object_set_new(report, "requirements",
-			    json_pack("[{s:s, s:s, s:s, s:[s, s], s:s, s:s, s:s, s:i}]", "id", "R1", "title", text,
-				      "state", "verified", "checks", "C1", text, "tree", "feed", "commit", text, "task",
-				      text, "micro_usd", 5));
+			    json_pack("[{s:s, s:s, s:s, s:[s, s], s:s, s:s, s:s, s:i}]", "id", "R1",
+				      "title", text, "state", "verified", "checks", "C1", text,
+				      "tree", "feed", "commit", text, "task", text, "micro_usd",
+				      5));
 	json_object_set_new(report, "tasks",
-			    json_pack("[{s:s, s:s, s:s, s:i, s:[s], s:s}]", "id", "T1", "title", text, "state",
-				      "BLOCKED", "attempts", 3, "requirements", text, "reason", text));
-	json_object_set_new(report, "seals", json_pack("{s:s, s:s}", "spec", text, "checks", "beef"));
+			    json_pack("[{s:s, s:s, s:s, s:i, s:[s], s:s}]", "id", "T1", "title",
+				      text, "state", "BLOCKED", "attempts", 3, "requirements", text,
+				      "reason", text));
+	json_object_set_new(report, "seals",
+			    json_pack("{s:s, s:s}", "spec", text, "checks", "beef"));
 	json_object_set_new(report, "questions",
-			    json_pack("[{s:s, s:s, s:s, s:s}]", "id", "Q1", "text", text, "answer", text, "by", "user"));
-	json_object_set_new(report, "spent", json_pack("{s:i, s:i, s:i}", "requests", 7, "tokens", 9, "micro_usd", 1000));
+			    json_pack("[{s:s, s:s, s:s, s:s}]", "id", "Q1", "text", text, "answer",
+				      text, "by", "user"));
+	json_object_set_new(
+	    report, "spent",
+	    json_pack("{s:i, s:i, s:i}", "requests", 7, "tokens", 9, "micro_usd", 1000));
 	json_object_set_new(report, "product",
-			    json_pack("{s:s, s:s, s:s, s:s, s:[s]}", "path", text, "commit", "cafe", "branch", text, "tree",
-				      "feed", "fetch", text));
-	json_object_set_new(report, "invariants",
-			    json_pack("[{s:s, s:b, s:s}]", "name", text, "holds", 0, "detail", text));
-	json_object_set_new(report, "reviews", json_pack("[{s:s, s:b, s:[s]}]", "task", text, "veto", 1, "reasons", text));
+			    json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:[s], s:[s]}", "path", text,
+				      "commit", "cafe", "branch", text, "tree", "feed", "title",
+				      text, "kind", "http", "start", text, "fetch", text));
+	json_object_set_new(
+	    report, "invariants",
+	    json_pack("[{s:s, s:b, s:s}]", "name", text, "holds", 0, "detail", text));
+	json_object_set_new(
+	    report, "reviews",
+	    json_pack("[{s:s, s:b, s:[s]}]", "task", text, "veto", 1, "reasons", text));
 	json_object_set_new(report, "own_tests",
-			    json_pack("[{s:s, s:s, s:i, s:b, s:s, s:s}]", "which", text, "tree", text, "tests", 3, "passed",
-				      1, "output", text, "certificate", text));
+			    json_pack("[{s:s, s:s, s:i, s:b, s:s, s:s}]", "which", text, "tree",
+				      text, "tests", 3, "passed", 1, "output", text, "certificate",
+				      text));
 	json_object_set_new(report, "earlier_note", json_string(text));
 	json_object_set_new(report, "base", json_pack("{s:s, s:s}", "repo", text, "commit", text));
 	ck_assert_uint_eq(json_object_size(report), 22);
@@ -69,7 +84,8 @@ static unsigned occurrences(const char *text, const char *what)
 	return count;
 }
 
-/* The element names of a well-formed part are only those of the renderer: what came with the model is text. */
+/* The element names of a well-formed part are only those of the renderer: what came with the model
+ * is text. */
 START_TEST(html_escapes_everything)
 {
 	json_t *hostile = sample(HOSTILE), *plain = sample("word");
@@ -77,7 +93,8 @@ START_TEST(html_escapes_everything)
 	ck_assert_ptr_nonnull(bad);
 	ck_assert_ptr_nonnull(good);
 	/* The control: the text is there, so the next lines look at something. */
-	ck_assert_uint_gt(occurrences(bad, "&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&amp;amp;"), 30);
+	ck_assert_uint_gt(
+	    occurrences(bad, "&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&amp;amp;"), 30);
 	ck_assert_uint_eq(occurrences(bad, "<script"), 0);
 	ck_assert_uint_eq(occurrences(bad, "<"), occurrences(good, "<"));
 	ck_assert_uint_eq(occurrences(bad, "\""), occurrences(good, "\""));
@@ -93,9 +110,18 @@ END_TEST
 START_TEST(html_is_self_contained_and_in_order)
 {
 	static const char *const order[] = {
-		"<h1", "The idea", "id=\"channels\"", "id=\"attempts\"", "id=\"unknown\"", "id=\"requirements\"",
-		"id=\"tasks\"", "id=\"verifications\"", "id=\"questions\"", "id=\"seals\"", "id=\"spending\"",
-		"id=\"product\"",
+	    "<h1",
+	    "The idea",
+	    "id=\"channels\"",
+	    "id=\"attempts\"",
+	    "id=\"unknown\"",
+	    "id=\"requirements\"",
+	    "id=\"tasks\"",
+	    "id=\"verifications\"",
+	    "id=\"questions\"",
+	    "id=\"seals\"",
+	    "id=\"spending\"",
+	    "id=\"product\"",
 	};
 	json_t *report = sample("word");
 	char *page = report_html(report);
@@ -117,8 +143,9 @@ END_TEST
 
 static char *page_of_verification(const char *purpose, const char *first, const char *second)
 {
-	json_t *report = json_pack("{s:[{s:s, s:s, s:[{s:s, s:s}, {s:s, s:s}]}]}", "verifications", "id", "x", "purpose",
-				   purpose, "results", "check", "C1", "verdict", first, "check", "C2", "verdict", second);
+	json_t *report = json_pack("{s:[{s:s, s:s, s:[{s:s, s:s}, {s:s, s:s}]}]}", "verifications",
+				   "id", "x", "purpose", purpose, "results", "check", "C1",
+				   "verdict", first, "check", "C2", "verdict", second);
 	char *page = report_html(report);
 	json_decref(report);
 	return page;
@@ -129,14 +156,17 @@ START_TEST(what_must_fail_is_good_when_it_fails)
 	static const struct {
 		const char *purpose, *first, *second, *chip;
 	} rows[] = {
-		{"stub", "fail", "timeout", "chip good\">2 of 2 fail<"}, {"base", "fail", "pass", "chip bad\">1 of 2 fail<"},
-		{"base", "fail", "error", "chip bad\">1 of 2 fail<"},	 {"merged", "pass", "pass", "chip good\">2 of 2 pass<"},
-		{"merged", "pass", "fail", "chip bad\">1 of 2 pass<"},	 {"accept", "pass", "error", "chip bad\">1 of 2 pass<"},
+	    {"stub", "fail", "timeout", "chip good\">2 of 2 fail<"},
+	    {"base", "fail", "pass", "chip bad\">1 of 2 fail<"},
+	    {"base", "fail", "error", "chip bad\">1 of 2 fail<"},
+	    {"merged", "pass", "pass", "chip good\">2 of 2 pass<"},
+	    {"merged", "pass", "fail", "chip bad\">1 of 2 pass<"},
+	    {"accept", "pass", "error", "chip bad\">1 of 2 pass<"},
 	};
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		char *page = page_of_verification(rows[i].purpose, rows[i].first, rows[i].second);
-		ck_assert_msg(strstr(page, rows[i].chip) != NULL, "%s %s %s: no %s", rows[i].purpose, rows[i].first,
-			      rows[i].second, rows[i].chip);
+		ck_assert_msg(strstr(page, rows[i].chip) != NULL, "%s %s %s: no %s",
+			      rows[i].purpose, rows[i].first, rows[i].second, rows[i].chip);
 		free(page);
 	}
 }
@@ -145,16 +175,19 @@ END_TEST
 START_TEST(any_model_is_rendered)
 {
 	static const char *const models[] = {
-		"{}",
-		"{\"channels\":null,\"product\":null,\"state\":7,\"idea\":[]}",
-		"{\"channels\":[1,\"x\",null,{}],\"attempts\":[[]],\"verifications\":[{\"results\":[null],"
-		"\"certificates\":[{\"a\":1},3]}],\"requirements\":[{\"checks\":[1,null]}],\"tasks\":{},"
-		"\"product\":{\"fetch\":[1,null]},\"invariants\":[{}],\"spent\":[]}",
+	    "{}",
+	    "{\"channels\":null,\"product\":null,\"state\":7,\"idea\":[]}",
+	    "{\"channels\":[1,\"x\",null,{}],\"attempts\":[[]],\"verifications\":[{\"results\":["
+	    "null],"
+	    "\"certificates\":[{\"a\":1},3]}],\"requirements\":[{\"checks\":[1,null]}],\"tasks\":{}"
+	    ","
+	    "\"product\":{\"fetch\":[1,null]},\"invariants\":[{}],\"spent\":[]}",
 	};
 	for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
 		json_t *model = json_loads(models[i], 0, NULL);
 		ck_assert_ptr_nonnull(model);
-		char *page = report_html(model), *text = report_text(model, 80), *junit = report_junit(model);
+		char *page = report_html(model), *text = report_text(model, 80),
+		     *junit = report_junit(model);
 		ck_assert_ptr_nonnull(strstr(page, "</html>"));
 		ck_assert_ptr_nonnull(strstr(text, "Not finished"));
 		ck_assert_ptr_nonnull(strstr(junit, "<testsuites"));
@@ -177,7 +210,8 @@ START_TEST(junit_is_well_formed_and_counts)
 {
 	json_t *report = sample(HOSTILE);
 	char *text = report_junit(report);
-	xmlDoc *document = xmlReadMemory(text, (int)strlen(text), "junit.xml", NULL, XML_PARSE_NONET);
+	xmlDoc *document =
+	    xmlReadMemory(text, (int)strlen(text), "junit.xml", NULL, XML_PARSE_NONET);
 	ck_assert_ptr_nonnull(document);
 	xmlXPathContext *context = xmlXPathNewContext(document);
 	ck_assert(number(context, "count(/testsuites/testsuite)") == 1);
@@ -208,9 +242,10 @@ static size_t characters(const char *text, size_t length)
 START_TEST(text_keeps_to_the_columns)
 {
 	static const unsigned widths[] = {0, 20, 21, 40, 80, 132};
-	static const char *const texts[] = {HOSTILE, "two words", "onewordthatislongerthantwentycolumnsofaterminal",
-					    "\xc3\xa4\xc3\xb6\xc3\xbc\xc3\xa4\xc3\xb6\xc3\xbc\xc3\xa4\xc3\xb6\xc3\xbc"
-					    "\xc3\xa4\xc3\xb6\xc3\xbc\xc3\xa4\xc3\xb6\xc3\xbc\xc3\xa4\xc3\xb6\xc3\xbc"};
+	static const char *const texts[] = {
+	    HOSTILE, "two words", "onewordthatislongerthantwentycolumnsofaterminal",
+	    "\xc3\xa4\xc3\xb6\xc3\xbc\xc3\xa4\xc3\xb6\xc3\xbc\xc3\xa4\xc3\xb6\xc3\xbc"
+	    "\xc3\xa4\xc3\xb6\xc3\xbc\xc3\xa4\xc3\xb6\xc3\xbc\xc3\xa4\xc3\xb6\xc3\xbc"};
 	for (size_t t = 0; t < sizeof(texts) / sizeof(texts[0]); t++) {
 		json_t *report = sample(texts[t]);
 		for (size_t w = 0; w < sizeof(widths) / sizeof(widths[0]); w++) {
@@ -218,8 +253,8 @@ START_TEST(text_keeps_to_the_columns)
 			char *text = report_text(report, widths[w]);
 			for (const char *line = text; *line;) {
 				size_t length = strcspn(line, "\n");
-				ck_assert_msg(characters(line, length) <= columns, "%u columns: %.*s", columns,
-					      (int)length, line);
+				ck_assert_msg(characters(line, length) <= columns,
+					      "%u columns: %.*s", columns, (int)length, line);
 				line += length + (line[length] == '\n');
 			}
 			ck_assert_uint_eq(occurrences(text, "\x1b"), 0);
@@ -254,8 +289,9 @@ END_TEST
 
 START_TEST(wide_characters_take_two_columns)
 {
-	json_t *report = json_pack("{s:s}", "idea", "\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2"
-						    "\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2");
+	json_t *report = json_pack("{s:s}", "idea",
+				   "\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2"
+				   "\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2");
 	char *text = report_text(report, 20);
 	for (const char *line = text; *line;) {
 		size_t length = strcspn(line, "\n");
@@ -287,14 +323,14 @@ START_TEST(foreign_bytes_become_text)
 	expect_text("a\x1b[0m", 5, true, "a" R "[0m");
 	expect_text("a\x1b[0m", 5, false, "a\x1b[0m");
 	expect_text("\xff\xfe", 2, false, R R);
-	expect_text("\xc3", 1, false, R);                       /* cut short */
-	expect_text("\xc0\xaf", 2, false, R R);                 /* overlong */
-	expect_text("\xed\xa0\x80", 3, false, R R R);           /* surrogate */
-	expect_text("\xf4\x90\x80\x80", 4, false, R R R R);     /* past the end */
+	expect_text("\xc3", 1, false, R);		    /* cut short */
+	expect_text("\xc0\xaf", 2, false, R R);		    /* overlong */
+	expect_text("\xed\xa0\x80", 3, false, R R R);	    /* surrogate */
+	expect_text("\xf4\x90\x80\x80", 4, false, R R R R); /* past the end */
 	expect_text("\xf0\x9f\x8c\x8d!", 5, true, "\xf0\x9f\x8c\x8d!");
 	expect_text("\xe2\x80\xaex", 4, true, R "x");
 	expect_text("\xef\xbf\xbe", 3, true, R);
-	expect_text("\xc2\x9bx", 3, true, R "x");               /* a CSI in one byte for some terminals */
+	expect_text("\xc2\x9bx", 3, true, R "x"); /* a CSI in one byte for some terminals */
 #undef R
 }
 END_TEST

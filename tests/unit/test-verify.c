@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products and checks are files in tests/unit/verify. The judge of what is left alive is the host's process table, not
- * a certificate.
+ * Products and checks are files in tests/unit/verify. The judge of what is left alive is the host's
+ * process table, not a certificate.
  */
 #include <check.h>
 #include <dirent.h>
@@ -18,103 +18,7 @@
 #define UNPRIVILEGED_ENV "ORCH_TEST_UNPRIVILEGED"
 #define RUN_TIMEOUT_MS 60000
 
-/* --- TAP ------------------------------------------------------------------------------------------------- */
-
-struct tap_case {
-	const char *text;
-	bool counts;
-	uint32_t passed, failed;
-};
-
-static const struct tap_case tap_cases[] = {
-	{"1..1\nok 1\n", true, 1, 0},
-	{"1..1\nok\n", true, 1, 0},
-	{"1..1\nok 1", true, 1, 0},
-	{"1..2\r\nok 1 - a\r\nok 2 - b\r\n", true, 2, 0},
-	{"ok 1\nok 2\n1..2\n", true, 2, 0},
-	{"TAP version 13\n1..1\nok 1 - x\n  ---\n  got: 1\n  ...\n", true, 1, 0},
-	{"1..2\nok 1\nnot ok 2 - b\n", true, 1, 1},
-	{"1..2\n# a comment\nanything else\nok\nnot ok\n", true, 1, 1},
-	{"1..1\n    not ok 1 - of a subtest\nok 1 - x\n", true, 1, 0},
-	{"1..1\nok 1 - costs 3 # of them\n", true, 1, 0},
-	{"1..1\nok 1 - the tag \\# skip\n", true, 1, 0},
-	{"1..1\nok 1 - tag#skip\n", true, 1, 0},
-	{"1..1\nok 1 # SKIP not here\n", true, 0, 1},
-	{"1..1\nok 1 - x #skip\n", true, 0, 1},
-	{"1..1\nok 1 # todo\n", true, 0, 1},
-	{"1..1\nnot ok 1 # TODO later\n", true, 0, 1},
-	{"1..1\nokay\nok 1\n", true, 1, 0},
-	/* what does not count */
-	{"", false, 0, 0},
-	{"\n\n", false, 0, 0},
-	{"ok 1\n", false, 1, 0},
-	{"1..0\n", false, 0, 0},
-	{"1..0 # SKIP all\n", false, 0, 0},
-	{"1..2\nok 1\n", false, 1, 0},
-	{"1..1\nok 1\nok 2\n", false, 2, 0},
-	{"1..1\n1..1\nok 1\n", false, 0, 0},
-	{"1..1\nok 1\n1..1\n", false, 1, 0},
-	{"ok 1\n1..2\nok 2\n", false, 2, 0},
-	{"1..2\nok 2\nok 1\n", false, 1, 0},
-	{"1..2\nok 1\nok 1\n", false, 2, 0},
-	{"1..2\nok 1\nok\n", false, 2, 0},
-	{"1..1\nok 0\n", false, 0, 0},
-	{"1..1\nok 01\n", false, 0, 0},
-	{"1..01\nok 1\n", false, 0, 0},
-	{"1..-1\nok 1\n", false, 0, 0},
-	{"1..1x\nok 1\n", false, 0, 0},
-	{"1..99999999999999999999\nok 1\n", false, 0, 0},
-	{"1..1\nok 18446744073709551617\n", false, 0, 0},
-	{"1..1\nok 1\nBail out! no disk\n", false, 1, 0},
-	{"1..1\nok 1\nTAP version 13\n", false, 1, 0},
-	{"TAP version 14\n1..1\nok 1\n", false, 0, 0},
-	{" 1..1\n ok 1\n", false, 0, 0},
-	/* a product's words among the check's: they only break it */
-	{"got: x\n1..1\nok 1\n1..1\nnot ok 1\n", false, 1, 0},
-	{"1..2\nok 1\nok 2 - of the product\nnot ok 2\n", false, 2, 1},
-};
-
-START_TEST(tap_is_counted_strictly)
-{
-	const struct tap_case *tap = &tap_cases[_i];
-	uint32_t passed = 77, failed = 77;
-	const char *reason = tap_count(tap->text, strlen(tap->text), &passed, &failed);
-	ck_assert_msg((reason == NULL) == tap->counts, "\"%s\": %s", tap->text, reason ? reason : "counts");
-	ck_assert_uint_eq(passed, tap->passed);
-	ck_assert_uint_eq(failed, tap->failed);
-}
-END_TEST
-
-START_TEST(tap_with_nul_bytes_is_read_to_its_end)
-{
-	static const char text[] = "1..1\n\0junk\nok 1\nok 2\n";
-	uint32_t passed, failed;
-	ck_assert_ptr_nonnull(tap_count(text, sizeof(text) - 1, &passed, &failed));
-	ck_assert_uint_eq(passed, 2);
-}
-END_TEST
-
-START_TEST(tap_failures_are_bounded_and_clean)
-{
-	static const char text[] = "1..4\nok 1\n# fine\nnot ok 2 - b\n# expected \x1b[31m\n  more\nother\n# stray\n"
-				   "ok 3 # SKIP\nnot ok 4\n";
-	struct orch_buf buf = {0};
-	tap_failures(text, sizeof(text) - 1, 2048, &buf);
-	ck_assert_str_eq(buf.data, "not ok 2 - b\n# expected \xef\xbf\xbd[31m\n  more\n# stray\nok 3 # SKIP\nnot ok 4\n");
-	orch_buf_free(&buf);
-
-	_cleanup_buf_ struct orch_buf many = {0};
-	orch_buf_puts(&many, "1..20000\n");
-	for (int i = 1; i <= 20000; i++)
-		orch_buf_printf(&many, "not ok %d\n", i);
-	tap_failures(many.data, many.length, 500, &buf);
-	ck_assert_uint_lt(buf.length, 600);
-	ck_assert_ptr_nonnull(strstr(buf.data, "not ok 1\n"));
-	orch_buf_free(&buf);
-}
-END_TEST
-
-/* --- a place to verify in ------------------------------------------------------------------------------- */
+/* --- a place to verify in ------------------------------------------------------------------ */
 
 static char root[64];
 static orch_ctx *ctx;
@@ -158,7 +62,8 @@ static void import_product(const char *name, char hash[TREE_HASH_SIZE])
 	_cleanup_free_ char *products = path_of("%s/tests/unit/verify/products", source_root());
 	_cleanup_free_ char *product = orch_strdup_printf("%s/%s", products, name);
 	orch_error *error = NULL;
-	ck_assert_msg(tree_import(product, trees, NULL, hash, &error) == 0, "%s", orch_error_message(error));
+	ck_assert_msg(tree_import(product, trees, NULL, hash, &error) == 0, "%s",
+		      orch_error_message(error));
 }
 
 /* What a callback was given, kept. */
@@ -210,7 +115,8 @@ static void outcome_free(struct outcome *outcome)
 
 static char *server_start[] = {"python3", "server.py", NULL};
 static char *tool_start[] = {"python3", "tool.py", NULL};
-static struct spec server_spec = {.name = "test", .product_kind = PRODUCT_HTTP, .start = server_start};
+static struct spec server_spec = {
+    .name = "test", .product_kind = PRODUCT_HTTP, .start = server_start};
 static struct spec tool_spec = {.name = "test", .product_kind = PRODUCT_CLI, .start = tool_start};
 
 static struct check check_of(char *file)
@@ -218,8 +124,8 @@ static struct check check_of(char *file)
 	return (struct check){.id = file, .requirement = "R1", .file = file, .timeout_s = 20};
 }
 
-static int32_t start(const struct verify_opts *given, struct outcome *outcome, struct verify **ret_verify,
-		     orch_error **reterr)
+static int32_t start(const struct verify_opts *given, struct outcome *outcome,
+		     struct verify **ret_verify, orch_error **reterr)
 {
 	struct verify_opts opts = *given;
 	opts.trees_dir = trees;
@@ -238,7 +144,8 @@ static void verify_with(const struct verify_opts *opts, struct outcome *outcome)
 	memset(outcome, 0, sizeof(*outcome));
 	ck_assert_msg(start(opts, outcome, &verify, &error) == 0, "%s", orch_error_message(error));
 	ck_assert_uint_eq(outcome->calls, 0); /* never inside the call */
-	ck_assert_msg(orch_ctx_run(ctx, RUN_TIMEOUT_MS, &error) == 0, "%s", orch_error_message(error));
+	ck_assert_msg(orch_ctx_run(ctx, RUN_TIMEOUT_MS, &error) == 0, "%s",
+		      orch_error_message(error));
 	outcome->ms = (orch_monotonic_us() - begin) / 1000;
 	verify_free(verify);
 	ck_assert_uint_eq(outcome->calls, 1);
@@ -265,8 +172,8 @@ static void verify_one(const char *product, char *file, struct outcome *outcome)
 static void expect_verdict(const struct outcome *outcome, size_t index, uint32_t verdict)
 {
 	const struct check_result *result = &outcome->results[index];
-	ck_assert_msg(result->verdict == verdict, "%s: verdict %u instead of %u: %s", result->check_id,
-		      result->verdict, verdict, result->detail);
+	ck_assert_msg(result->verdict == verdict, "%s: verdict %u instead of %u: %s",
+		      result->check_id, result->verdict, verdict, result->detail);
 }
 
 static void expect_detail(const struct outcome *outcome, const char *words)
@@ -289,7 +196,8 @@ static pid_t parent_of(pid_t pid)
 	return name_end && sscanf(name_end + 1, " %c %d", &state, &parent) == 2 ? parent : 0;
 }
 
-/* By the host's process table: nothing in a PID namespace can leave the line of descent from the helper. */
+/* By the host's process table: nothing in a PID namespace can leave the line of descent from the
+ * helper. */
 static bool is_ours(pid_t pid)
 {
 	for (int depth = 0; depth < 32 && pid > 1; depth++, pid = parent_of(pid))
@@ -309,7 +217,8 @@ static unsigned alive_with(const char *words)
 		snprintf(path, sizeof(path), "/proc/%s/cmdline", entry->d_name);
 		int fd = open(path, O_RDONLY | O_CLOEXEC);
 		ssize_t length = fd < 0 ? 0 : read(fd, line, sizeof(line));
-		if (length > 0 && memmem(line, (size_t)length, words, strlen(words)) && is_ours(atoi(entry->d_name)))
+		if (length > 0 && memmem(line, (size_t)length, words, strlen(words)) &&
+		    is_ours(atoi(entry->d_name)))
 			count++;
 		if (fd >= 0)
 			close(fd);
@@ -318,7 +227,7 @@ static unsigned alive_with(const char *words)
 	return count;
 }
 
-/* --- honest and worthless ------------------------------------------------------------------------------- */
+/* --- honest and worthless ------------------------------------------------------------------ */
 
 START_TEST(honest_product_passes)
 {
@@ -356,8 +265,10 @@ START_TEST(restart_keeps_data_or_fails)
 		verify_with(&opts, &outcome);
 		expect_verdict(&outcome, 0, verdicts[i]);
 		/* One certificate for each life. */
-		ck_assert_ptr_nonnull(strstr(outcome.results[0].product_death, "before the restart"));
-		ck_assert_ptr_nonnull(strstr(outcome.results[0].product_death, "after the restart"));
+		ck_assert_ptr_nonnull(
+		    strstr(outcome.results[0].product_death, "before the restart"));
+		ck_assert_ptr_nonnull(
+		    strstr(outcome.results[0].product_death, "after the restart"));
 		ck_assert_uint_eq(outcome.results[0].passed, i == 0 ? 2 : 1);
 		if (i == 1)
 			expect_detail(&outcome, "after the restart");
@@ -426,7 +337,7 @@ START_TEST(checks_fail_on_the_empty_tree)
 }
 END_TEST
 
-/* --- liars ------------------------------------------------------------------------------------------------ */
+/* --- liars --------------------------------------------------------------------------------- */
 
 START_TEST(liar_gains_nothing)
 {
@@ -459,16 +370,16 @@ struct bad_check {
 };
 
 static const struct bad_check bad_checks[] = {
-	{"zero.py", VERDICT_FAIL, "nothing was tested"},
-	{"none-planned.py", VERDICT_FAIL, "1..0"},
-	{"no-plan.py", VERDICT_FAIL, "no plan"},
-	{"too-few.py", VERDICT_FAIL, "fewer points"},
-	{"exit-1.py", VERDICT_FAIL, "exit code is 1"},
-	{"killed.py", VERDICT_FAIL, "signal"},
-	{"skips.py", VERDICT_FAIL, "1 of 1 points"},
-	{"sleeps.py", VERDICT_TIMEOUT, "not done after 1 s"},
-	{"flood.py", VERDICT_FAIL, "256 KiB"},
-	{"daemon.py", VERDICT_FAIL, "nothing was tested"},
+    {"zero.py", VERDICT_FAIL, "nothing was tested"},
+    {"none-planned.py", VERDICT_FAIL, "1..0"},
+    {"no-plan.py", VERDICT_FAIL, "no plan"},
+    {"too-few.py", VERDICT_FAIL, "fewer points"},
+    {"exit-1.py", VERDICT_FAIL, "exit code is 1"},
+    {"killed.py", VERDICT_FAIL, "signal"},
+    {"skips.py", VERDICT_FAIL, "1 of 1 points"},
+    {"sleeps.py", VERDICT_TIMEOUT, "not done after 1 s"},
+    {"flood.py", VERDICT_FAIL, "256 KiB"},
+    {"daemon.py", VERDICT_FAIL, "nothing was tested"},
 };
 #define BAD_CHECKS (sizeof(bad_checks) / sizeof(bad_checks[0]))
 
@@ -490,8 +401,8 @@ START_TEST(bad_checks_fail_and_are_dead)
 	for (size_t i = 0; i < BAD_CHECKS; i++) {
 		expect_verdict(&outcome, i, bad_checks[i].verdict);
 		ck_assert_str_eq(outcome.results[i].check_id, bad_checks[i].file);
-		ck_assert_msg(strstr(outcome.results[i].detail, bad_checks[i].detail) != NULL, "%s: %s",
-			      bad_checks[i].file, outcome.results[i].detail);
+		ck_assert_msg(strstr(outcome.results[i].detail, bad_checks[i].detail) != NULL,
+			      "%s: %s", bad_checks[i].file, outcome.results[i].detail);
 		ck_assert_ptr_nonnull(strstr(outcome.results[i].check_death, "DEAD"));
 	}
 	ck_assert_uint_eq(outcome.deaths_not_dead, 0);
@@ -502,7 +413,7 @@ START_TEST(bad_checks_fail_and_are_dead)
 }
 END_TEST
 
-/* --- products in trouble ---------------------------------------------------------------------------------- */
+/* --- products in trouble ------------------------------------------------------------------- */
 
 START_TEST(product_that_hangs_at_its_start)
 {
@@ -514,7 +425,9 @@ START_TEST(product_that_hangs_at_its_start)
 	import_product("hangs", hash);
 	verify_with(&opts, &outcome);
 	expect_verdict(&outcome, 0, VERDICT_FAIL);
-	expect_detail(&outcome, "product did not start: nothing accepted connections on 127.0.0.1:8000 within 700 ms");
+	expect_detail(
+	    &outcome,
+	    "product did not start: nothing accepted connections on 127.0.0.1:8000 within 700 ms");
 	expect_detail(&outcome, "still thinking");
 	ck_assert_int_lt(outcome.ms, 10000);
 	ck_assert_uint_eq(outcome.deaths_not_dead, 0);
@@ -529,7 +442,8 @@ START_TEST(product_that_fails_at_its_start)
 	expect_verdict(&outcome, 0, VERDICT_FAIL);
 	expect_detail(&outcome, "product did not start: exit 3");
 	expect_detail(&outcome, "no module named shelf\xef\xbf\xbd[31m");
-	ck_assert_int_lt(outcome.ms, 5000); /* its end is seen: no waiting for the start's timeout */
+	ck_assert_int_lt(outcome.ms,
+			 5000); /* its end is seen: no waiting for the start's timeout */
 	outcome_free(&outcome);
 }
 END_TEST
@@ -565,7 +479,7 @@ START_TEST(product_that_dies_during_the_check)
 }
 END_TEST
 
-/* --- commands, joint ------------------------------------------------------------------------------------------ */
+/* --- commands, joint ----------------------------------------------------------------------- */
 
 START_TEST(command_is_run_by_argv)
 {
@@ -599,7 +513,7 @@ START_TEST(joint_carries_bytes_both_ways)
 }
 END_TEST
 
-/* --- ends ------------------------------------------------------------------------------------------------------ */
+/* --- ends ---------------------------------------------------------------------------------- */
 
 static void on_timer(void *userdata)
 {
@@ -617,7 +531,8 @@ static void run_for(int64_t ms)
 
 START_TEST(freed_while_running)
 {
-	/* At many moments: before the checkout, during the sandboxes' start, while product and check run. */
+	/* At many moments: before the checkout, during the sandboxes' start, while product and
+	 * check run. */
 	static const int64_t moments_ms[] = {0, 5, 20, 50, 100, 150, 200, 300, 500, 900};
 	char hash[TREE_HASH_SIZE];
 	import_product("hangs", hash);
@@ -636,7 +551,8 @@ START_TEST(freed_while_running)
 		unsigned alive = 1;
 		for (int turn = 0; turn < 50 && alive; turn++) {
 			run_for(20);
-			alive = alive_with("/check/") + alive_with("server.py") + alive_with("orch-test-daemon");
+			alive = alive_with("/check/") + alive_with("server.py") +
+				alive_with("orch-test-daemon");
 		}
 		ck_assert_uint_eq(alive, 0);
 		ck_assert_uint_eq(outcome.calls, 0);
@@ -664,7 +580,8 @@ START_TEST(no_descriptor_is_left)
 	unsigned before = 0;
 	for (size_t i = 0; i < sizeof(products) / sizeof(products[0]); i++) {
 		struct outcome outcome;
-		verify_one(products[i], strcmp(products[i], "echo") == 0 ? "joint.py" : "honest.py", &outcome);
+		verify_one(products[i], strcmp(products[i], "echo") == 0 ? "joint.py" : "honest.py",
+			   &outcome);
 		outcome_free(&outcome);
 		/* The library closes a scope's own sockets in its next turns. */
 		run_for(200);
@@ -731,12 +648,13 @@ START_TEST(bad_orders_are_refused)
 }
 END_TEST
 
-/* --- as an ordinary user ----------------------------------------------------------------------------------- */
+/* --- as an ordinary user ------------------------------------------------------------------- */
 
 static void copy_file(const char *from, const char *to)
 {
 	char bytes[65536];
-	int in = open(from, O_RDONLY | O_CLOEXEC), out = open(to, O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
+	int in = open(from, O_RDONLY | O_CLOEXEC),
+	    out = open(to, O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
 	ck_assert_msg(in >= 0 && out >= 0, "%s, %s", from, to);
 	for (ssize_t count; (count = read(in, bytes, sizeof(bytes))) > 0;)
 		ck_assert_int_eq(write(out, bytes, (size_t)count), count);
@@ -747,21 +665,25 @@ static void copy_file(const char *from, const char *to)
 /* This program again, where uid 1000 can read it, with only the tests that say something there. */
 START_TEST(works_for_an_ordinary_user)
 {
-	_cleanup_free_ char *program = path_of("%s/test-verify", root), *helper = path_of("%s/orch-reaper", root);
-	_cleanup_free_ char *built = path_of("%s/lib/helper/orch-reaper", getenv("ORCH_BUILD_ROOT"));
+	_cleanup_free_ char *program = path_of("%s/test-verify", root),
+			    *helper = path_of("%s/orch-reaper", root);
+	_cleanup_free_ char *built =
+	    path_of("%s/lib/helper/orch-reaper", getenv("ORCH_BUILD_ROOT"));
 	char self[PATH_MAX] = {0}, products[PATH_MAX], command[3 * PATH_MAX];
 	ck_assert_int_gt(readlink("/proc/self/exe", self, sizeof(self) - 1), 0);
 	copy_file(self, program);
 	copy_file(built, helper);
 	snprintf(products, sizeof(products), "%s/tests/unit", root);
-	snprintf(command, sizeof(command), "mkdir -p %s && cp -r %s/tests/unit/verify %s && chmod -R a+rX %s", products,
+	snprintf(command, sizeof(command),
+		 "mkdir -p %s && cp -r %s/tests/unit/verify %s && chmod -R a+rX %s", products,
 		 source_root(), products, root);
 	ck_assert_int_eq(system(command), 0);
 
 	pid_t child = fork();
 	ck_assert_int_ge(child, 0);
 	if (child == 0) {
-		if (setgroups(0, NULL) < 0 || setresgid(1000, 1000, 1000) < 0 || setresuid(1000, 1000, 1000) < 0)
+		if (setgroups(0, NULL) < 0 || setresgid(1000, 1000, 1000) < 0 ||
+		    setresuid(1000, 1000, 1000) < 0)
 			_exit(99);
 		setenv("ORCH_SOURCE_ROOT", root, 1);
 		setenv(UNPRIVILEGED_ENV, "1", 1);
@@ -786,15 +708,11 @@ int main(void)
 {
 	bool unprivileged = getenv(UNPRIVILEGED_ENV) != NULL;
 	Suite *suite = suite_create(unprivileged ? "verify as an ordinary user" : "verify");
-	TCase *tap = tcase_create("tap");
 	TCase *run = tcase_create("run");
 	tcase_set_timeout(run, 120);
 	tcase_add_checked_fixture(run, setup, teardown);
 	add_tests_for_everybody(run);
 	if (!unprivileged) {
-		tcase_add_loop_test(tap, tap_is_counted_strictly, 0, sizeof(tap_cases) / sizeof(tap_cases[0]));
-		tcase_add_test(tap, tap_with_nul_bytes_is_read_to_its_end);
-		tcase_add_test(tap, tap_failures_are_bounded_and_clean);
 		tcase_add_test(run, check_is_alone);
 		tcase_add_test(run, output_is_read_to_its_end);
 		tcase_add_test(run, stub_exposes_worthless_checks);
@@ -812,7 +730,6 @@ int main(void)
 		if (geteuid() == 0)
 			tcase_add_test(run, works_for_an_ordinary_user);
 	}
-	suite_add_tcase(suite, tap);
 	suite_add_tcase(suite, run);
 	SRunner *runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);
