@@ -104,8 +104,8 @@ int32_t anchor_sync(struct anchor *anchor, const struct anchor_point *point, orc
 	if (!temp)
 		return orch_fail_memory(reterr);
 	int os_errno;
-	_cleanup_close_ int fd =
-		open(temp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600);
+	_cleanup_close_ int fd = fd_above_stdio(
+		open(temp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600));
 	if (fd < 0) {
 		os_errno = errno;
 		goto failed;

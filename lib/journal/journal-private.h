@@ -57,6 +57,12 @@ static inline int32_t pass_error(int32_t code, orch_error *error, orch_error **r
 	return code;
 }
 
+/*
+ * Moves a descriptor off 0 to 2: in a host that closed them, whatever it prints would end up in the file. Takes
+ * `fd` over; -1 with errno.
+ */
+int fd_above_stdio(int fd);
+
 /* The code for what the system answered: ORCH_ENOENT, ORCH_ENOSPC, ORCH_ENOMEM or ORCH_ESYS. */
 int32_t journal_code(int os_errno);
 

@@ -93,6 +93,16 @@ int32_t journal_code(int os_errno)
 	}
 }
 
+int fd_above_stdio(int fd)
+{
+	if (fd < 0 || fd > STDERR_FILENO)
+		return fd;
+	int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), os_errno = errno;
+	close(fd);
+	errno = os_errno;
+	return moved;
+}
+
 bool file_identity_read(const char *path, struct file_identity *identity)
 {
 	struct stat status;
@@ -177,9 +187,8 @@ int32_t lock_take(struct lock *lock, const char *path, bool shared, orch_error *
 		return orch_fail_memory(reterr);
 	/* Somebody may remove the file between open and lock: then the lock is one on nothing. */
 	for (int tries = 0; tries < 10; tries++) {
-		lock->fd = open(path,
-				O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | (shared ? O_RDONLY : O_RDWR | O_CREAT),
-				0600);
+		int flags = O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | (shared ? O_RDONLY : O_RDWR | O_CREAT);
+		lock->fd = fd_above_stdio(open(path, flags, 0600));
 		if (lock->fd < 0 && shared && errno == ENOENT)
 			return 0;
 		if (lock->fd < 0) {

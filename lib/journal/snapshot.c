@@ -48,7 +48,14 @@ int32_t snapshot_take(struct snapshot *snapshot, const char *path, const char *w
 		return r;
 	}
 	snapshot->folder = folder;
-	snapshot->path = orch_strdup_printf("%s/journal", folder);
+	/* SQLite is told to follow no symbolic link, and TMPDIR may be one. */
+	_cleanup_free_ char *real = realpath(folder, NULL);
+	if (!real) {
+		int32_t r = orch_fail(reterr, journal_code(errno), errno, "copy", "cannot find %s", folder);
+		snapshot_remove(snapshot);
+		return r;
+	}
+	snapshot->path = orch_strdup_printf("%s/journal", real);
 	_cleanup_free_ char *wal = orch_strdup_printf("%s/journal-wal", folder);
 	if (!snapshot->path || !wal) {
 		snapshot_remove(snapshot);

@@ -21,6 +21,7 @@ static struct {
 	bool armed;
 	unsigned at, seen;
 	unsigned syncs;
+	ino_t broken; /* 0, or the one file that cannot be written */
 } faults;
 
 /* True if this call has to fail. */
@@ -46,6 +47,11 @@ ORCH_API ssize_t pwrite64(int fd, const void *bytes, size_t length, off_t offset
 
 ORCH_API ssize_t pwrite64(int fd, const void *bytes, size_t length, off_t offset)
 {
+	struct stat status;
+	if (faults.broken && fstat(fd, &status) == 0 && status.st_ino == faults.broken) {
+		errno = EIO;
+		return -1;
+	}
 	/* A disk that is full or broken takes a part first. */
 	if (strikes(false)) {
 		int error = errno;
@@ -378,6 +384,49 @@ START_TEST(a_failed_sync_poisons)
 }
 END_TEST
 
+/* The log is carried over into a database that cannot be written: the record counts, and it is the last. */
+START_TEST(a_failed_checkpoint_poisons_after_the_record)
+{
+	orch_journal *journal = open_anchored();
+	struct stat status;
+	ck_assert_int_eq(stat(journal_path, &status), 0);
+	faults.broken = status.st_ino;
+	int recorded = 0;
+	char key[16];
+	int32_t r;
+	do {
+		snprintf(key, sizeof(key), "%d", recorded);
+		r = orch_journal_record(journal, "k", key, NULL, 0, NULL, NULL);
+		recorded += r == 0;
+	} while (r == 0 && recorded < 1000);
+	ck_assert_int_eq(r, ORCH_EPOISONED);
+	ck_assert_int_gt(recorded, 100);
+	orch_journal_unref(journal);
+	faults.broken = 0;
+	journal = open_anchored();
+	OK(orch_journal_verify(journal, NULL, &error));
+	snprintf(key, sizeof(key), "%d", recorded - 1);
+	ck_assert_uint_eq(state_of(journal, key), ORCH_ACTION_CONFIRMED);
+	orch_journal_unref(journal);
+}
+END_TEST
+
+START_TEST(an_anchor_that_cannot_be_moved_poisons_after_the_record)
+{
+	orch_journal *journal = open_anchored();
+	struct stat status;
+	ck_assert_int_eq(stat(anchor_path, &status), 0);
+	faults.broken = status.st_ino;
+	OK(orch_journal_record(journal, "k", "1", NULL, 0, NULL, &error));
+	FAILS(ORCH_EPOISONED, orch_journal_record(journal, "k", "2", NULL, 0, NULL, &error));
+	orch_journal_unref(journal);
+	faults.broken = 0;
+	journal = open_anchored();
+	ck_assert_uint_eq(state_of(journal, "1"), ORCH_ACTION_CONFIRMED);
+	orch_journal_unref(journal);
+}
+END_TEST
+
 /* --- a coordinator that works, is killed, and works on ---------------------------------------------------- */
 
 static const char *const work_keys[] = {"w0", "w1", "w2", "w3"};
@@ -560,6 +609,8 @@ int main(void)
 	tcase_add_test(tests, each_allocation_fails);
 	tcase_add_test(tests, each_record_is_synced);
 	tcase_add_test(tests, a_failed_sync_poisons);
+	tcase_add_test(tests, a_failed_checkpoint_poisons_after_the_record);
+	tcase_add_test(tests, an_anchor_that_cannot_be_moved_poisons_after_the_record);
 	tcase_add_test(tests, killed_twice_and_never_done_twice);
 	tcase_add_test(tests, a_full_disk_loses_no_observation);
 	suite_add_tcase(suite, tests);

@@ -289,6 +289,49 @@ START_TEST(an_older_generation_cannot_write)
 }
 END_TEST
 
+static void print_without_stdio(void *userdata)
+{
+	(void)userdata;
+	for (int fd = 0; fd <= 2; fd++)
+		close(fd);
+	orch_journal *journal = NULL;
+	if (kit_open_with(&journal, 0, anchor_path, NULL, NULL, NULL) < 0)
+		_exit(3);
+	for (int fd = 0; fd <= 2; fd++)
+		for (int i = 0; i < 400; i++)
+			if (write(fd, "printed", 7) < 0)
+				break;
+	if (orch_journal_record(journal, "k", "k", NULL, 0, NULL, NULL) < 0)
+		_exit(4);
+	orch_journal_unref(journal);
+}
+
+/* A host that closed its standard output and prints all the same. */
+START_TEST(what_is_printed_ends_up_in_no_file)
+{
+	ck_assert_int_eq(in_child(print_without_stdio, NULL), 0);
+	orch_journal *journal = open_anchored();
+	OK(orch_journal_verify(journal, NULL, &error));
+	orch_journal_unref(journal);
+	char command[160];
+	snprintf(command, sizeof(command), "grep -rl printed %s %s", folder, anchor_folder);
+	ck_assert_int_eq(WEXITSTATUS(system(command)), 1);
+}
+END_TEST
+
+START_TEST(a_temporary_folder_behind_a_link)
+{
+	orch_journal *journal = open_journal();
+	orch_journal_unref(journal);
+	char link[100];
+	snprintf(link, sizeof(link), "%s/tmp", anchor_folder);
+	ck_assert_int_eq(symlink("/tmp", link), 0);
+	ck_assert_int_eq(setenv("TMPDIR", link, 1), 0);
+	OK(kit_open_with(&journal, ORCH_JOURNAL_READ_ONLY, NULL, NULL, NULL, &error));
+	orch_journal_unref(journal);
+}
+END_TEST
+
 /* --- refusals that leave everything as it was ------------------------------------------------------------ */
 
 static uint32_t pretended_magic; /* 0: the truth */
@@ -540,6 +583,8 @@ int main(void)
 	tcase_add_test(tests, a_forked_worker_does_not_keep_the_lock);
 	tcase_add_test(tests, files_that_are_taken_away_are_noticed);
 	tcase_add_test(tests, an_older_generation_cannot_write);
+	tcase_add_test(tests, what_is_printed_ends_up_in_no_file);
+	tcase_add_test(tests, a_temporary_folder_behind_a_link);
 	tcase_add_test(tests, network_file_systems);
 	tcase_add_test(tests, a_newer_schema);
 	tcase_add_test(tests, what_is_no_journal);
