@@ -584,8 +584,10 @@ START_TEST(many_files_are_no_cost)
 	become(_i);
 	orch_ctx *ctx = ctx_new();
 	orch_sandbox *sandbox = sandbox_new(ctx, NULL);
-	char *work = new_folder(), name[32];
+	/* In memory: what is measured is not the disk. */
+	char work[] = "/dev/shm/orch-sandbox-test-XXXXXX", name[32];
 
+	ck_assert_ptr_nonnull(mkdtemp(work));
 	for (int i = 0; i < 3552; i++) {
 		snprintf(name, sizeof(name), "f%d", i);
 		put(in(work, name), "x");
@@ -593,8 +595,12 @@ START_TEST(many_files_are_no_cost)
 	OK(orch_sandbox_set_workspace(sandbox, work, NULL, e));
 	int64_t began = now_ms();
 
-	ck_assert_str_eq(run(sandbox, SH("ls | wc -l")).out, "3552\n");
-	ck_assert_int_lt(now_ms() - began, 3000);
+	struct outcome outcome = run(sandbox, SH("ls | wc -l"));
+	int64_t took = now_ms() - began;
+
+	remove_tree(work);
+	ck_assert_str_eq(outcome.out, "3552\n");
+	ck_assert_int_lt(took, 3000);
 	orch_ctx_unref(ctx);
 }
 END_TEST
