@@ -2,9 +2,9 @@
 /*
  * From the helper's privileges to PID 1 of the new namespaces. Order matters:
  *
- * as root      host paths are opened with root's rights, then the uid changes, then the user namespace is made: no
- *              process inside, and no owner of a namespace, is uid 0 outside
- * as a user    user and mount namespace come first, because binding a path needs CAP_SYS_ADMIN in them
+ * as root      host paths are opened with root's rights, then the uid changes, then the user
+ * namespace is made: no process inside, and no owner of a namespace, is uid 0 outside as a user
+ * user and mount namespace come first, because binding a path needs CAP_SYS_ADMIN in them
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -29,7 +29,7 @@
 
 #include "confine-private.h"
 
-/* --- identity --------------------------------------------------------------------------------------- */
+/* --- identity ------------------------------------------------------------------------------- */
 
 static int write_text(const char *path, const char *text)
 {
@@ -48,9 +48,10 @@ static int write_text(const char *path, const char *text)
 static int change_uid(uid_t uid, struct setup_error *error)
 {
 	if (setgroups(0, NULL) < 0 || setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0)
-		return confine_fail(error, ORCH_ESYS, errno, "uid",
-				    "the set-up can not change to uid %u (CAP_SETUID and CAP_SETGID needed)",
-				    uid);
+		return confine_fail(
+			error, ORCH_ESYS, errno, "uid",
+			"the set-up can not change to uid %u (CAP_SETUID and CAP_SETGID needed)",
+			uid);
 	/* The change made us undumpable, and then the maps below belong to root. */
 	if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
 		return confine_fail(error, ORCH_ESYS, errno, "uid", "PR_SET_DUMPABLE");
@@ -59,7 +60,8 @@ static int change_uid(uid_t uid, struct setup_error *error)
 
 static int no_user_namespace(int err, struct setup_error *error)
 {
-	char cause[160] = "forbidden by a security module or a container's filter: allow it for orch-reaper";
+	char cause[160] =
+		"forbidden by a security module or a container's filter: allow it for orch-reaper";
 	char text[32] = "";
 	static const char *const switches[] = {"/proc/sys/user/max_user_namespaces",
 					       "/proc/sys/kernel/unprivileged_userns_clone"};
@@ -76,11 +78,13 @@ static int no_user_namespace(int err, struct setup_error *error)
 		close(fd);
 		if (n > 0 && strtoul(text, NULL, 10) == 0)
 			snprintf(cause, sizeof(cause), "sysctl %s is 0: raise it",
-				 i == 0 ? "user.max_user_namespaces" : "kernel.unprivileged_userns_clone");
+				 i == 0 ? "user.max_user_namespaces"
+					: "kernel.unprivileged_userns_clone");
 	}
-	return confine_fail(error, ORCH_EUNENFORCEABLE, err, "userns",
-			    "no user namespace can be made, and without one nothing can be isolated (%s)",
-			    cause);
+	return confine_fail(
+		error, ORCH_EUNENFORCEABLE, err, "userns",
+		"no user namespace can be made, and without one nothing can be isolated (%s)",
+		cause);
 }
 
 /* Root of a user namespace has no rights in the mount namespace that he found there. */
@@ -88,9 +92,10 @@ static int own_mount_namespace(struct setup_error *error)
 {
 	if (unshare(CLONE_NEWNS) == 0)
 		return 0;
-	return confine_fail(error, ORCH_EUNENFORCEABLE, errno, "mountns",
-			    "root can not make a mount namespace (a container without CAP_SYS_ADMIN?): add the "
-			    "capability, or run as an ordinary user who may make user namespaces");
+	return confine_fail(
+		error, ORCH_EUNENFORCEABLE, errno, "mountns",
+		"root can not make a mount namespace (a container without CAP_SYS_ADMIN?): add the "
+		"capability, or run as an ordinary user who may make user namespaces");
 }
 
 static int make_userns(uid_t uid, gid_t gid, struct setup_error *error)
@@ -110,18 +115,21 @@ static int make_userns(uid_t uid, gid_t gid, struct setup_error *error)
 		return confine_fail(error, ORCH_EUNENFORCEABLE, errno, "userns.map",
 				    "uid %u can not be mapped", uid);
 	/*
-	 * Nothing that is mounted here may reach the host, nothing of the host's may appear here. It is also the
-	 * first act that needs a capability, and some distributions give none in such a namespace.
+	 * Nothing that is mounted here may reach the host, nothing of the host's may appear here.
+	 * It is also the first act that needs a capability, and some distributions give none in
+	 * such a namespace.
 	 */
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return confine_fail(error, ORCH_EUNENFORCEABLE, errno, "userns.rights",
-				    "the user namespace gives no right to mount: where AppArmor restricts them, set "
-				    "sysctl kernel.apparmor_restrict_unprivileged_userns to 0 or give orch-reaper a "
+				    "the user namespace gives no right to mount: where AppArmor "
+				    "restricts them, set "
+				    "sysctl kernel.apparmor_restrict_unprivileged_userns to 0 or "
+				    "give orch-reaper a "
 				    "profile with the rule userns");
 	return 0;
 }
 
-/* --- in PID 1 --------------------------------------------------------------------------------------- */
+/* --- in PID 1 ------------------------------------------------------------------------------- */
 
 static int net_up(const struct confine *confine, int *ret_listener, struct setup_error *error)
 {
@@ -154,13 +162,15 @@ fail:
 	return -1;
 }
 
-/* Before the host's /proc goes away. The sysctl belongs to the user namespace of the process that writes it. */
+/* Before the host's /proc goes away. The sysctl belongs to the user namespace of the process that
+ * writes it. */
 static int no_nested_userns(struct setup_error *error)
 {
 	if (write_text("/proc/sys/user/max_user_namespaces", "0") == 0)
 		return 0;
-	return confine_fail(error, ORCH_EUNENFORCEABLE, errno, "userns.nested",
-			    "nested user namespaces can not be forbidden: /proc/sys/user has to be writable");
+	return confine_fail(
+		error, ORCH_EUNENFORCEABLE, errno, "userns.nested",
+		"nested user namespaces can not be forbidden: /proc/sys/user has to be writable");
 }
 
 static int drop_capabilities(struct setup_error *error)
@@ -231,14 +241,16 @@ int confine_enter(struct confine *confine, uint32_t host_uid, int control_fd, in
 	if (!as_root && host_uid != geteuid())
 		return confine_fail(error, ORCH_EINVAL, 0, "uid", "uid %u can not become uid %u",
 				    geteuid(), host_uid);
-	if (as_root && (own_mount_namespace(error) < 0 || confine_trees_open(confine, host_uid, error) < 0 ||
-			change_uid(host_uid, error) < 0))
+	if (as_root &&
+	    (own_mount_namespace(error) < 0 || confine_trees_open(confine, host_uid, error) < 0 ||
+	     change_uid(host_uid, error) < 0))
 		return -1;
 	if (make_userns(host_uid, gid, error) < 0)
 		return -1;
 	if (!as_root && confine_trees_open(confine, 0, error) < 0)
 		return -1;
-	if (supervise_clone_init(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP, control_fd) < 0)
+	if (supervise_clone_init(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP,
+				 control_fd) < 0)
 		return confine_fail(error, ORCH_ESYS, errno, "namespaces",
 				    "the namespaces can not be made");
 	return become_init(confine, control_fd, ret_listener_fd, error);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The second layer: what the mounts allow is allowed again, by inode, in a Landlock domain that init and with it
- * every program of the scope lives in. TCP is left to the network namespace: servers inside are reached at ports
- * that nobody knows beforehand, and Landlock has no rule for "any port but outside".
+ * The second layer: what the mounts allow is allowed again, by inode, in a Landlock domain that
+ * init and with it every program of the scope lives in. TCP is left to the network namespace:
+ * servers inside are reached at ports that nobody knows beforehand, and Landlock has no rule for
+ * "any port but outside".
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,28 +16,30 @@
 #include "confine-private.h"
 
 /* Newer than the kernel headers of Debian 12 (uapi/linux/landlock.h of Linux 6.12). */
-#define FS_TRUNCATE (1ull << 14)  /* ABI 3 */
-#define FS_IOCTL_DEV (1ull << 15) /* ABI 5 */
+#define FS_TRUNCATE (1ull << 14)	       /* ABI 3 */
+#define FS_IOCTL_DEV (1ull << 15)	       /* ABI 5 */
 #define SCOPE_ABSTRACT_UNIX_SOCKET (1ull << 0) /* ABI 6 */
 #define SCOPE_SIGNAL (1ull << 1)
 
 struct ruleset_attr {
 	uint64_t handled_access_fs;
 	uint64_t handled_access_net; /* ABI 4 */
-	uint64_t scoped;             /* ABI 6 */
+	uint64_t scoped;	     /* ABI 6 */
 };
 
 #define FS_READ (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
-#define FS_DEVICE (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | FS_IOCTL_DEV | FS_TRUNCATE)
+#define FS_DEVICE                                                                                  \
+	(LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | FS_IOCTL_DEV | FS_TRUNCATE)
 /* No MAKE_CHAR and MAKE_BLOCK: nobody inside has a use for them. */
-#define FS_WRITE                                                                                    \
-	(LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR |                            \
-	 LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG | \
-	 LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_SYM | \
-	 LANDLOCK_ACCESS_FS_REFER | FS_TRUNCATE | FS_IOCTL_DEV)
-#define FS_OF_FILES                                                                                 \
-	(LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_READ_FILE | \
+#define FS_WRITE                                                                                   \
+	(LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR |                           \
+	 LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_DIR |                            \
+	 LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_SOCK |                              \
+	 LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_SYM | LANDLOCK_ACCESS_FS_REFER |   \
 	 FS_TRUNCATE | FS_IOCTL_DEV)
+#define FS_OF_FILES                                                                                \
+	(LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_WRITE_FILE |                              \
+	 LANDLOCK_ACCESS_FS_READ_FILE | FS_TRUNCATE | FS_IOCTL_DEV)
 
 static uint64_t handled_fs(int abi)
 {
@@ -60,7 +63,8 @@ static uint64_t wanted_fs(const struct confine_tree *tree)
 	       (tree->access & ORCH_PATH_EXEC ? LANDLOCK_ACCESS_FS_EXECUTE : 0);
 }
 
-static int allow(int ruleset, uint64_t handled, const char *path, uint64_t access, struct setup_error *error)
+static int allow(int ruleset, uint64_t handled, const char *path, uint64_t access,
+		 struct setup_error *error)
 {
 	struct landlock_path_beneath_attr rule = {.allowed_access = access & handled};
 	struct stat st;
@@ -68,7 +72,8 @@ static int allow(int ruleset, uint64_t handled, const char *path, uint64_t acces
 
 	rule.parent_fd = open(path, O_PATH | O_CLOEXEC | O_NOFOLLOW);
 	if (rule.parent_fd < 0 || fstat(rule.parent_fd, &st) < 0) {
-		result = confine_fail(error, ORCH_ESYS, errno, "landlock", "%s can not be opened", path);
+		result = confine_fail(error, ORCH_ESYS, errno, "landlock", "%s can not be opened",
+				      path);
 		goto out;
 	}
 	if (!S_ISDIR(st.st_mode))
@@ -82,9 +87,11 @@ out:
 	return result;
 }
 
-static int allow_all(const struct confine *confine, int ruleset, uint64_t handled, struct setup_error *error)
+static int allow_all(const struct confine *confine, int ruleset, uint64_t handled,
+		     struct setup_error *error)
 {
-	/* /proc holds nothing but the load's own processes, and programs write there (comm, oom_score_adj). */
+	/* /proc holds nothing but the load's own processes, and programs write there (comm,
+	 * oom_score_adj). */
 	const struct {
 		const char *path;
 		uint64_t access;
@@ -100,7 +107,8 @@ static int allow_all(const struct confine *confine, int ruleset, uint64_t handle
 	for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
 		if (allow(ruleset, handled, fixed[i].path, fixed[i].access, error) < 0)
 			return -1;
-	if (confine->header->root == ORCH_ROOT_TOOLS && allow(ruleset, handled, "/etc", FS_READ, error) < 0)
+	if (confine->header->root == ORCH_ROOT_TOOLS &&
+	    allow(ruleset, handled, "/etc", FS_READ, error) < 0)
 		return -1;
 	for (size_t i = 0; i < confine->tree_count; i++) {
 		const struct confine_tree *tree = &confine->trees[i];
@@ -136,7 +144,8 @@ int confine_landlock(const struct confine *confine, struct setup_error *error)
 	if (abi >= 6)
 		attr.scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL;
 	/* An older kernel takes a longer structure whose tail is zero. */
-	int ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0), result = -1;
+	int ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0),
+	    result = -1;
 
 	if (ruleset < 0)
 		return confine_fail(error, ORCH_ESYS, errno, "landlock", "no ruleset can be made");

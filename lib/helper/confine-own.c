@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Handing a folder over to the uid of a scope, as root, in a tree that an earlier load may have filled: nothing is
- * followed, no mount is crossed, and a file that has another name elsewhere keeps its owner.
+ * Handing a folder over to the uid of a scope, as root, in a tree that an earlier load may have
+ * filled: nothing is followed, no mount is crossed, and a file that has another name elsewhere
+ * keeps its owner.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -39,19 +40,22 @@ static int take(struct walk *walk, int fd, const char *name, const struct stat *
 	if (st->st_uid == walk->uid && st->st_gid == walk->uid)
 		return 0;
 	/*
-	 * The other name may be anywhere on the file system, /etc/shadow included. Where everybody may read it
-	 * anyway (objects of a local git clone) the load can use it as it is.
+	 * The other name may be anywhere on the file system, /etc/shadow included. Where everybody
+	 * may read it anyway (objects of a local git clone) the load can use it as it is.
 	 */
 	if (S_ISREG(st->st_mode) && st->st_nlink > 1) {
 		if (st->st_mode & S_IROTH)
 			return 0;
-		return confine_fail(walk->error, ORCH_EDENIED, 0, "mount.own",
-				    "%s in %s has %lu hard links and can not be handed to the sandbox: "
-				    "replace it by a copy", name, walk->path, (unsigned long)st->st_nlink);
+		return confine_fail(
+			walk->error, ORCH_EDENIED, 0, "mount.own",
+			"%s in %s has %lu hard links and can not be handed to the sandbox: "
+			"replace it by a copy",
+			name, walk->path, (unsigned long)st->st_nlink);
 	}
 	if (fchownat(fd, "", walk->uid, walk->uid, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) < 0)
 		return confine_fail(walk->error, ORCH_ESYS, errno, "mount.own",
-				    "%s in %s can not be handed to uid %u", name, walk->path, walk->uid);
+				    "%s in %s can not be handed to uid %u", name, walk->path,
+				    walk->uid);
 	return 0;
 }
 
@@ -67,7 +71,8 @@ static int take_entry(struct walk *walk, int folder, const char *name, int depth
 	if (fd < 0 && (errno == ENOENT || errno == EXDEV))
 		return 0;
 	if (fd < 0 || fstat(fd, &st) < 0) {
-		setup_fail(walk->error, ORCH_ESYS, errno, "mount.own", "%s in %s", name, walk->path);
+		setup_fail(walk->error, ORCH_ESYS, errno, "mount.own", "%s in %s", name,
+			   walk->path);
 		goto out;
 	}
 	result = take(walk, fd, name, &st);
@@ -98,8 +103,8 @@ static int take_entries(struct walk *walk, int folder, int depth)
 	}
 	if (depth > DEEPEST)
 		result = confine_fail(walk->error, ORCH_ETOOBIG, 0, "mount.own",
-				      "%s has folders nested deeper than %d: flatten it", walk->path,
-				      DEEPEST);
+				      "%s has folders nested deeper than %d: flatten it",
+				      walk->path, DEEPEST);
 	while (result == 0 && (entry = readdir(dir)))
 		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
 			result = take_entry(walk, dirfd(dir), entry->d_name, depth);

@@ -2,7 +2,8 @@
 #ifndef ORCH_CONFINE_PRIVATE_H
 #define ORCH_CONFINE_PRIVATE_H
 
-/* What the confine-*.c files share. Everything here runs in orch-reaper, which links nothing but libc. */
+/* What the confine-*.c files share. Everything here runs in orch-reaper, which links nothing but
+ * libc. */
 
 #include <stddef.h>
 #include <sys/types.h>
@@ -21,9 +22,9 @@ struct confine_tree {
 	const char *host;
 	const char *inner;
 	uint32_t access;
-	bool optional;  /* of the root preset: a missing one is left out */
-	bool device;    /* device nodes are usable */
-	int fd;         /* detached mount, or -1 */
+	bool optional; /* of the root preset: a missing one is left out */
+	bool device;   /* device nodes are usable */
+	int fd;	       /* detached mount, or -1 */
 	bool folder;
 	bool attached;
 };
@@ -57,7 +58,8 @@ int confine_trees_list(struct confine *confine, struct setup_error *error);
 int confine_trees_open(struct confine *confine, uid_t own_uid, struct setup_error *error);
 void confine_trees_close(struct confine *confine);
 
-/* confine-own.c: changes the owner of everything below `fd` (O_PATH), which is `path` on the host. */
+/* confine-own.c: changes the owner of everything below `fd` (O_PATH), which is `path` on the host.
+ */
 int confine_own(int fd, const char *path, uid_t uid, struct setup_error *error);
 
 /* confine-root.c: the new root, built in PID 1 and entered. */

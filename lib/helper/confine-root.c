@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The new root: an empty tmpfs filled with what was allowed, entered by pivot_root, then made read-only. Inner paths
- * are resolved below the root's descriptor and never through a symbolic link: a declared mount may lie inside a
- * folder that an earlier load has filled.
+ * The new root: an empty tmpfs filled with what was allowed, entered by pivot_root, then made
+ * read-only. Inner paths are resolved below the root's descriptor and never through a symbolic
+ * link: a declared mount may lie inside a folder that an earlier load has filled.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 #define MIB (1024u * 1024u)
 #define SHM_MAX (64u * (uint64_t)MIB)
 
-/* --- small steps ------------------------------------------------------------------------------------ */
+/* --- small steps ---------------------------------------------------------------------------- */
 
 static int open_inner(int root, const char *path, uint64_t flags)
 {
@@ -32,15 +32,16 @@ static int open_inner(int root, const char *path, uint64_t flags)
 	return (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
 }
 
-/* Makes the folders on the way to `path` (relative) and, at its end, a folder or an empty file. O_PATH descriptor. */
+/* Makes the folders on the way to `path` (relative) and, at its end, a folder or an empty file.
+ * O_PATH descriptor. */
 static int make_target(int root, const char *path, bool folder, struct setup_error *error)
 {
 	char part[PATH_MAX];
 	int fd = -1;
 
 	if (strlen(path) >= sizeof(part))
-		return confine_fail(error, ORCH_EINVAL, ENAMETOOLONG, "mount.target", "inner path /%.100s",
-				    path);
+		return confine_fail(error, ORCH_EINVAL, ENAMETOOLONG, "mount.target",
+				    "inner path /%.100s", path);
 	for (const char *end = path; *end; end += *end == '/') {
 		end += strcspn(end, "/");
 		memcpy(part, path, (size_t)(end - path));
@@ -92,28 +93,33 @@ static int set_option(int fs, const char *key, const char *value)
 	return fsconfig(fs, FSCONFIG_SET_STRING, key, value, 0);
 }
 
-/* A detached new file system; `options` are pairs, ended by NULL. Those it does not know are an error. */
-static int new_fs(const char *type, const char *const *options, unsigned int attr, struct setup_error *error)
+/* A detached new file system; `options` are pairs, ended by NULL. Those it does not know are an
+ * error. */
+static int new_fs(const char *type, const char *const *options, unsigned int attr,
+		  struct setup_error *error)
 {
 	char step[48];
 	int fs = fsopen(type, FSOPEN_CLOEXEC), mount = -1;
 
 	snprintf(step, sizeof(step), "mount.%s", type);
 	if (fs < 0)
-		return confine_fail(error, errno == ENOSYS ? ORCH_EUNENFORCEABLE : ORCH_ESYS, errno, step,
-				    "a new %s can not be made (fsopen)", type);
+		return confine_fail(error, errno == ENOSYS ? ORCH_EUNENFORCEABLE : ORCH_ESYS, errno,
+				    step, "a new %s can not be made (fsopen)", type);
 	for (size_t i = 0; options[i]; i += 2)
 		if (set_option(fs, options[i], options[i + 1]) < 0) {
 			setup_fail(error, ORCH_EUNENFORCEABLE, errno, step,
-				     "%s refuses the option %s: use Linux 5.12 or newer", type, options[i]);
+				   "%s refuses the option %s: use Linux 5.12 or newer", type,
+				   options[i]);
 			goto out;
 		}
 	if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
 		mount = fsmount(fs, FSMOUNT_CLOEXEC, attr);
 	if (mount < 0 && errno == EPERM)
 		setup_fail(error, ORCH_EUNENFORCEABLE, errno, step,
-			     "a new %s is forbidden in a user namespace (parts of /proc are masked, as in a "
-			     "container?): run the container with an unmasked /proc", type);
+			   "a new %s is forbidden in a user namespace (parts of /proc are masked, "
+			   "as in a "
+			   "container?): run the container with an unmasked /proc",
+			   type);
 	else if (mount < 0)
 		setup_fail(error, ORCH_ESYS, errno, step, "a new %s can not be mounted", type);
 out:
@@ -128,7 +134,8 @@ static int attach(int mount, int target, const char *inner, struct setup_error *
 
 	if (mount < 0 || target < 0)
 		result = -1;
-	else if (move_mount(mount, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+	else if (move_mount(mount, "", target, "",
+			    MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
 		result = confine_fail(error, ORCH_ESYS, errno, "mount.attach",
 				      "%s can not be attached (move_mount)", inner);
 	if (mount >= 0)
@@ -138,8 +145,8 @@ static int attach(int mount, int target, const char *inner, struct setup_error *
 	return result;
 }
 
-static int new_tmpfs(int root, const char *inner, const char *mode, uint64_t bytes, unsigned int attr,
-		     struct setup_error *error)
+static int new_tmpfs(int root, const char *inner, const char *mode, uint64_t bytes,
+		     unsigned int attr, struct setup_error *error)
 {
 	char size[24], inodes[24];
 
@@ -149,7 +156,8 @@ static int new_tmpfs(int root, const char *inner, const char *mode, uint64_t byt
 	const char *const options[] = {"size", size, "nr_inodes", inodes, "mode", mode, NULL};
 	int mount = new_fs("tmpfs", options, attr, error);
 
-	return mount < 0 ? -1 : attach(mount, make_target(root, inner + 1, true, error), inner, error);
+	return mount < 0 ? -1
+			 : attach(mount, make_target(root, inner + 1, true, error), inner, error);
 }
 
 static int write_file(int root, const char *path, const char *text, struct setup_error *error)
@@ -167,7 +175,7 @@ static int write_file(int root, const char *path, const char *text, struct setup
 	return 0;
 }
 
-/* --- parts -------------------------------------------------------------------------------------------- */
+/* --- parts ---------------------------------------------------------------------------------- */
 
 static int make_etc(const struct confine *confine, struct setup_error *error)
 {
@@ -197,7 +205,8 @@ static int make_etc(const struct confine *confine, struct setup_error *error)
 		/* The owner, uid 1000, has to write it once; the root is read-only afterwards. */
 		close(fd);
 		if (fchmodat(confine->root_fd, files[i].path, 0644, 0) < 0)
-			return confine_fail(error, ORCH_ESYS, errno, "root.etc", "/%s", files[i].path);
+			return confine_fail(error, ORCH_ESYS, errno, "root.etc", "/%s",
+					    files[i].path);
 		if (write_file(confine->root_fd, files[i].path, files[i].text, error) < 0)
 			return -1;
 	}
@@ -225,7 +234,7 @@ static int make_links(int root, struct setup_error *error)
 static int make_dev(const struct confine *confine, struct setup_error *error)
 {
 	static const char *const links[][2] = {
-		{"/proc/self/fd", "dev/fd"},     {"/proc/self/fd/0", "dev/stdin"},
+		{"/proc/self/fd", "dev/fd"},	   {"/proc/self/fd/0", "dev/stdin"},
 		{"/proc/self/fd/1", "dev/stdout"}, {"/proc/self/fd/2", "dev/stderr"},
 		{"pts/ptmx", "dev/ptmx"},
 	};
@@ -238,7 +247,8 @@ static int make_dev(const struct confine *confine, struct setup_error *error)
 		return -1;
 	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++)
 		if (symlinkat(links[i][0], root, links[i][1]) < 0)
-			return confine_fail(error, ORCH_ESYS, errno, "root.dev", "/%s", links[i][1]);
+			return confine_fail(error, ORCH_ESYS, errno, "root.dev", "/%s",
+					    links[i][1]);
 	mount = new_fs("devpts", pts_options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, error);
 	if (mount < 0 ||
 	    attach(mount, make_target(root, "dev/pts", true, error), "/dev/pts", error) < 0)
@@ -258,13 +268,15 @@ static int make_tmp(const struct confine *confine, struct setup_error *error)
 }
 
 /*
- * Only the load's own processes: no /proc/sys (core_pattern is writable by kuid 0 whatever its capabilities), no
- * /proc/kmsg, and with hidepid=ptraceable not even our init, which is not dumpable.
+ * Only the load's own processes: no /proc/sys (core_pattern is writable by kuid 0 whatever its
+ * capabilities), no /proc/kmsg, and with hidepid=ptraceable not even our init, which is not
+ * dumpable.
  */
 static int make_proc(const struct confine *confine, struct setup_error *error)
 {
 	static const char *const options[] = {"subset", "pid", "hidepid", "ptraceable", NULL};
-	int mount = new_fs("proc", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, error);
+	int mount = new_fs("proc", options,
+			   MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, error);
 
 	if (mount < 0)
 		return -1;
@@ -279,7 +291,8 @@ static bool is_below(const char *path, const char *folder)
 }
 
 /* The declared folder that `tree` lies in and that the load may write; NULL: none. */
-static const struct confine_tree *writable_parent(const struct confine *confine, const struct confine_tree *tree)
+static const struct confine_tree *writable_parent(const struct confine *confine,
+						  const struct confine_tree *tree)
 {
 	size_t first = confine->tree_count - confine->header->mounts_count;
 	const struct confine_tree *parent = NULL;
@@ -302,7 +315,8 @@ static int pin(int root, const char *path, struct setup_error *error)
 		close(fd);
 		return 0;
 	}
-	int mount = open_tree(fd, "", AT_EMPTY_PATH | AT_RECURSIVE | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	int mount = open_tree(fd, "",
+			      AT_EMPTY_PATH | AT_RECURSIVE | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 
 	if (mount < 0)
 		setup_fail(error, ORCH_ESYS, errno, "mount.pin", "/%s can not be bound", path);
@@ -310,17 +324,20 @@ static int pin(int root, const char *path, struct setup_error *error)
 }
 
 /*
- * A mount point can not be renamed, but the folder around it can, and a new one be put in its place:
- * `mv .git x; mkdir -p .git/hooks`. So the folders between a writable mount and one below it become mounts too.
+ * A mount point can not be renamed, but the folder around it can, and a new one be put in its
+ * place: `mv .git x; mkdir -p .git/hooks`. So the folders between a writable mount and one below it
+ * become mounts too.
  */
-static int pin_parents(const struct confine *confine, const struct confine_tree *tree, struct setup_error *error)
+static int pin_parents(const struct confine *confine, const struct confine_tree *tree,
+		       struct setup_error *error)
 {
 	const struct confine_tree *parent = writable_parent(confine, tree);
 	char path[PATH_MAX];
 
 	if (!parent)
 		return 0;
-	for (const char *end = tree->inner + strlen(parent->inner) + 1; (end = strchr(end, '/')); end++) {
+	for (const char *end = tree->inner + strlen(parent->inner) + 1; (end = strchr(end, '/'));
+	     end++) {
 		snprintf(path, sizeof(path), "%.*s", (int)(end - tree->inner - 1), tree->inner + 1);
 		if (pin(confine->root_fd, path, error) < 0)
 			return -1;
@@ -364,8 +381,9 @@ static int read_only(int root, const char *inner, struct setup_error *error)
 static int enter(struct confine *confine, struct setup_error *error)
 {
 	if (fchdir(confine->root_fd) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
-		return confine_fail(error, ORCH_ESYS, errno, "root.pivot",
-				    "the new root can not be entered (is the host's root an initramfs?)");
+		return confine_fail(
+			error, ORCH_ESYS, errno, "root.pivot",
+			"the new root can not be entered (is the host's root an initramfs?)");
 	if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
 		return confine_fail(error, ORCH_ESYS, errno, "root.pivot",
 				    "the old root can not be detached");
@@ -374,7 +392,8 @@ static int enter(struct confine *confine, struct setup_error *error)
 
 int confine_root_build(struct confine *confine, struct setup_error *error)
 {
-	static const char *const options[] = {"size", "4m", "nr_inodes", "4096", "mode", "0755", NULL};
+	static const char *const options[] = {"size", "4m",   "nr_inodes", "4096",
+					      "mode", "0755", NULL};
 
 	confine->root_fd = new_fs("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, error);
 	if (confine->root_fd < 0)
@@ -390,8 +409,8 @@ int confine_root_build(struct confine *confine, struct setup_error *error)
 		return -1;
 	if (attach_trees(confine, true, error) < 0)
 		return -1;
-	if (read_only(confine->root_fd, "dev", error) < 0 || read_only(confine->root_fd, "", error) < 0 ||
-	    enter(confine, error) < 0)
+	if (read_only(confine->root_fd, "dev", error) < 0 ||
+	    read_only(confine->root_fd, "", error) < 0 || enter(confine, error) < 0)
 		return -1;
 	close(confine->root_fd);
 	confine->root_fd = -1;

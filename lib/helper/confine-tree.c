@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Host paths become detached mounts (open_tree) with their attributes set before anything inside can see them. Each
- * path is resolved once; from then on only file descriptors are used.
+ * Host paths become detached mounts (open_tree) with their attributes set before anything inside
+ * can see them. Each path is resolved once; from then on only file descriptors are used.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -104,8 +104,8 @@ static int open_tree_at(struct confine_tree *tree, uid_t own_uid, struct setup_e
 	if (path < 0 && tree->optional)
 		return 0;
 	if (path < 0)
-		return confine_fail(error, errno == ENOENT ? ORCH_ENOENT : ORCH_ESYS, errno, "mount.host",
-				    "host path %s can not be opened", tree->host);
+		return confine_fail(error, errno == ENOENT ? ORCH_ENOENT : ORCH_ESYS, errno,
+				    "mount.host", "host path %s can not be opened", tree->host);
 	if (fstat(path, &st) < 0) {
 		setup_fail(error, ORCH_ESYS, errno, "mount.host", "host path %s", tree->host);
 		goto fail;
@@ -115,20 +115,22 @@ static int open_tree_at(struct confine_tree *tree, uid_t own_uid, struct setup_e
 		return 0;
 	}
 	tree->folder = S_ISDIR(st.st_mode);
-	if (own_uid && tree->access & ORCH_PATH_OWN && confine_own(path, tree->host, own_uid, error) < 0)
+	if (own_uid && tree->access & ORCH_PATH_OWN &&
+	    confine_own(path, tree->host, own_uid, error) < 0)
 		goto fail;
-	tree->fd = open_tree(path, "", AT_EMPTY_PATH | AT_RECURSIVE | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	tree->fd = open_tree(path, "",
+			     AT_EMPTY_PATH | AT_RECURSIVE | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 	if (tree->fd < 0) {
-		setup_fail(error, errno == ENOSYS ? ORCH_EUNENFORCEABLE : ORCH_ESYS, errno, "mount.clone",
-			     "host path %s can not be bound (open_tree)", tree->host);
+		setup_fail(error, errno == ENOSYS ? ORCH_EUNENFORCEABLE : ORCH_ESYS, errno,
+			   "mount.clone", "host path %s can not be bound (open_tree)", tree->host);
 		goto fail;
 	}
 	struct mount_attr attr = {.attr_set = attributes(tree), .propagation = MS_PRIVATE};
 
 	if (mount_setattr(tree->fd, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0) {
 		setup_fail(error, errno == ENOSYS ? ORCH_EUNENFORCEABLE : ORCH_ESYS, errno,
-			     "mount.attributes", "the attributes of %s can not be set (mount_setattr)",
-			     tree->host);
+			   "mount.attributes",
+			   "the attributes of %s can not be set (mount_setattr)", tree->host);
 		goto fail;
 	}
 	close(path);

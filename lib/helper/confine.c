@@ -17,7 +17,7 @@
 #include "../sandbox/probe.h"
 #include "confine-private.h"
 
-/* --- loading -------------------------------------------------------------------------------------- */
+/* --- loading -------------------------------------------------------------------------------- */
 
 static bool table_fits(const struct orch_spec_header *header, uint32_t offset, uint32_t count,
 		       size_t size, size_t alignment)
@@ -91,8 +91,8 @@ static const char *check_strings(const struct confine *confine, const uint32_t *
 		if (confine->strings[mount->host] != '/' ||
 		    !path_is_clean(confine->strings + mount->inner))
 			return "a path is malformed";
-		if (mount->access == 0 ||
-		    mount->access & ~(ORCH_PATH_READ | ORCH_PATH_WRITE | ORCH_PATH_EXEC | ORCH_PATH_OWN))
+		if (mount->access == 0 || mount->access & ~(ORCH_PATH_READ | ORCH_PATH_WRITE |
+							    ORCH_PATH_EXEC | ORCH_PATH_OWN))
 			return "an access is unknown";
 	}
 	if (confine->strings[header->cwd] != '/')
@@ -107,12 +107,14 @@ static void *read_spec(int fd, size_t *ret_length, struct setup_error *error)
 	int have = fcntl(fd, F_GET_SEALS);
 
 	if (have < 0 || (have & seals) != seals || fstat(fd, &st) < 0) {
-		setup_fail(error, ORCH_EPROTO, 0, "spec", "the specification is not a sealed memfd");
+		setup_fail(error, ORCH_EPROTO, 0, "spec",
+			   "the specification is not a sealed memfd");
 		return NULL;
 	}
-	if (st.st_size < (off_t)sizeof(struct orch_spec_header) || st.st_size > (off_t)ORCH_SPEC_MAX_BYTES) {
+	if (st.st_size < (off_t)sizeof(struct orch_spec_header) ||
+	    st.st_size > (off_t)ORCH_SPEC_MAX_BYTES) {
 		setup_fail(error, ORCH_EPROTO, 0, "spec", "the specification has %lld bytes",
-			     (long long)st.st_size);
+			   (long long)st.st_size);
 		return NULL;
 	}
 	size_t length = (size_t)st.st_size, done = 0;
@@ -129,7 +131,7 @@ static void *read_spec(int fd, size_t *ret_length, struct setup_error *error)
 			continue;
 		if (n <= 0) {
 			setup_fail(error, ORCH_ESYS, n < 0 ? errno : EIO, "spec",
-				     "the specification can not be read");
+				   "the specification can not be read");
 			free(bytes);
 			return NULL;
 		}
@@ -176,11 +178,13 @@ struct confine *confine_load(int spec_fd, struct setup_error *error)
 		confine->filter = (const void *)(bytes + header->filter_offset);
 		complaint = check_strings(confine, env);
 		confine->environment = calloc(header->env_count + 1, sizeof(char *));
-		for (uint32_t i = 0; !complaint && confine->environment && i < header->env_count; i++)
+		for (uint32_t i = 0; !complaint && confine->environment && i < header->env_count;
+		     i++)
 			confine->environment[i] = confine->strings + env[i];
 	}
 	if (complaint) {
-		setup_fail(error, ORCH_EPROTO, 0, "spec", "the specification is refused: %s", complaint);
+		setup_fail(error, ORCH_EPROTO, 0, "spec", "the specification is refused: %s",
+			   complaint);
 		goto fail;
 	}
 	if (!confine->environment) {
@@ -205,9 +209,10 @@ const char *const *confine_environment(const struct confine *confine)
 	return confine->environment;
 }
 
-/* --- right before exec ------------------------------------------------------------------------------ */
+/* --- right before exec ---------------------------------------------------------------------- */
 
-/* Without CAP_SYS_RESOURCE a limit can only be lowered: the host's own limit stays where it is less. */
+/* Without CAP_SYS_RESOURCE a limit can only be lowered: the host's own limit stays where it is
+ * less. */
 static int limit(int resource, uint64_t value, const char *name, struct setup_error *error)
 {
 	struct rlimit now;
@@ -218,8 +223,8 @@ static int limit(int resource, uint64_t value, const char *name, struct setup_er
 		now.rlim_max = value;
 	now.rlim_cur = now.rlim_max;
 	if (setrlimit(resource, &now) < 0)
-		return confine_fail(error, ORCH_ESYS, errno, "rlimit", "%s can not be set to %llu", name,
-				    (unsigned long long)value);
+		return confine_fail(error, ORCH_ESYS, errno, "rlimit", "%s can not be set to %llu",
+				    name, (unsigned long long)value);
 	return 0;
 }
 

@@ -19,7 +19,7 @@ int32_t orch_sandbox_check_builder(orch_sandbox *sandbox, orch_error **reterr)
 	return 0;
 }
 
-/* --- paths ------------------------------------------------------------------------------------------ */
+/* --- paths ---------------------------------------------------------------------------------- */
 
 /* Without doubled and trailing slashes; NULL in *ret_path where a part is "." or "..". */
 static int32_t clean_path(const char *path, const char *what, char **ret_path, orch_error **reterr)
@@ -36,9 +36,10 @@ static int32_t clean_path(const char *path, const char *what, char **ret_path, o
 		size_t n = strcspn(part, "/");
 
 		if (strncmp(part, "..", n) == 0 && n <= 2)
-			return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
-					 "%s \"%s\" has a \".\" or \"..\" in it: give the plain path", what,
-					 path);
+			return orch_fail(
+				reterr, ORCH_EINVAL, 0, NULL,
+				"%s \"%s\" has a \".\" or \"..\" in it: give the plain path", what,
+				path);
 		clean[length++] = '/';
 		memcpy(clean + length, part, n);
 		length += n;
@@ -69,19 +70,32 @@ static bool is_listed(const char *path, const char *const *list)
 static int32_t check_inner(const orch_sandbox *sandbox, const char *inner, orch_error **reterr)
 {
 	static const char *const always[] = {"/tmp", NULL};
-	static const char *const tools[] = {"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
-					    "/etc", "/etc/passwd", "/etc/group", "/etc/hosts",
-					    "/etc/hostname", "/etc/nsswitch.conf", NULL};
+	static const char *const tools[] = {"/usr",
+					    "/bin",
+					    "/sbin",
+					    "/lib",
+					    "/lib32",
+					    "/lib64",
+					    "/libx32",
+					    "/etc",
+					    "/etc/passwd",
+					    "/etc/group",
+					    "/etc/hosts",
+					    "/etc/hostname",
+					    "/etc/nsswitch.conf",
+					    NULL};
 	bool taken = is_listed(inner, always) ||
 		     (sandbox->opts.root == ORCH_ROOT_TOOLS && is_listed(inner, tools));
 
-	if (strcmp(inner, "/") == 0 || is_at_or_below(inner, "/proc") || is_at_or_below(inner, "/dev"))
+	if (strcmp(inner, "/") == 0 || is_at_or_below(inner, "/proc") ||
+	    is_at_or_below(inner, "/dev"))
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
 				 "inner path %s: /, /proc and /dev are the sandbox's own", inner);
 	for (size_t i = 0; !taken && i < sandbox->path_count; i++)
 		taken = strcmp(sandbox->paths[i].inner, inner) == 0;
 	if (taken)
-		return orch_fail(reterr, ORCH_EEXIST, 0, NULL, "inner path %s is taken already", inner);
+		return orch_fail(reterr, ORCH_EEXIST, 0, NULL, "inner path %s is taken already",
+				 inner);
 	return 0;
 }
 
@@ -89,14 +103,15 @@ static int32_t check_inner(const orch_sandbox *sandbox, const char *inner, orch_
 static int32_t check_own(const char *host, orch_error **reterr)
 {
 	static const char *const system[] = {
-		"/",     "/bin",  "/boot", "/dev",  "/etc", "/home", "/lib", "/lib64", "/media", "/mnt",
-		"/opt",  "/proc", "/root", "/run",  "/sbin", "/srv", "/sys", "/tmp",  "/usr",   "/var",
-		"/var/tmp", "/usr/local", NULL};
+		"/",	  "/bin", "/boot", "/dev",  "/etc",	"/home",      "/lib",  "/lib64",
+		"/media", "/mnt", "/opt",  "/proc", "/root",	"/run",	      "/sbin", "/srv",
+		"/sys",	  "/tmp", "/usr",  "/var",  "/var/tmp", "/usr/local", NULL};
 
 	if (is_listed(host, system))
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
-				 "%s is a folder of the system and is not handed to a sandbox: make a folder of "
-				 "its own", host);
+				 "%s is a folder of the system and is not handed to a sandbox: "
+				 "make a folder of its own",
+				 host);
 	return 0;
 }
 
@@ -109,16 +124,18 @@ int32_t orch_sandbox_add_path(orch_sandbox *sandbox, const char *host_path, cons
 		return code;
 	if (access == 0 ||
 	    access & ~(ORCH_PATH_READ | ORCH_PATH_WRITE | ORCH_PATH_EXEC | ORCH_PATH_OWN))
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "access 0x%x is not one or more of ORCH_PATH_*",
-				 access);
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "access 0x%x is not one or more of ORCH_PATH_*", access);
 	if (sandbox->path_count >= ORCH_SPEC_MAX_MOUNTS)
 		return orch_fail(reterr, ORCH_ETOOBIG, 0, NULL,
-				 "more than %u paths: add a folder instead of its files", ORCH_SPEC_MAX_MOUNTS);
+				 "more than %u paths: add a folder instead of its files",
+				 ORCH_SPEC_MAX_MOUNTS);
 	_cleanup_free_ char *host = NULL, *inner = NULL;
 
 	code = clean_path(host_path, "host path", &host, reterr);
 	if (code == 0)
-		code = clean_path(inner_path ? inner_path : host_path, "inner path", &inner, reterr);
+		code = clean_path(inner_path ? inner_path : host_path, "inner path", &inner,
+				  reterr);
 	if (code == 0)
 		code = check_inner(sandbox, inner, reterr);
 	if (code == 0 && access & ORCH_PATH_OWN)
@@ -131,29 +148,29 @@ int32_t orch_sandbox_add_path(orch_sandbox *sandbox, const char *host_path, cons
 	if (!paths)
 		return orch_fail_memory(reterr);
 	sandbox->paths = paths;
-	paths[sandbox->path_count++] =
-		(struct sandbox_path){.host = ORCH_STEAL(host), .inner = ORCH_STEAL(inner), .access = access};
+	paths[sandbox->path_count++] = (struct sandbox_path){
+		.host = ORCH_STEAL(host), .inner = ORCH_STEAL(inner), .access = access};
 	return 0;
 }
 
-int32_t orch_sandbox_set_workspace(orch_sandbox *sandbox, const char *host_path, const char *inner_path,
-				   orch_error **reterr)
+int32_t orch_sandbox_set_workspace(orch_sandbox *sandbox, const char *host_path,
+				   const char *inner_path, orch_error **reterr)
 {
 	int32_t code = orch_sandbox_check_builder(sandbox, reterr);
 
 	if (code < 0)
 		return code;
 	if (sandbox->cwd[1] != '\0')
-		return orch_fail(reterr, ORCH_EEXIST, 0, NULL, "the sandbox has a workspace already, at %s",
-				 sandbox->cwd);
-	code = orch_sandbox_add_path(sandbox, host_path, inner_path ? inner_path : "/work", ORCH_PATH_OWN,
-				     reterr);
+		return orch_fail(reterr, ORCH_EEXIST, 0, NULL,
+				 "the sandbox has a workspace already, at %s", sandbox->cwd);
+	code = orch_sandbox_add_path(sandbox, host_path, inner_path ? inner_path : "/work",
+				     ORCH_PATH_OWN, reterr);
 	if (code == 0)
 		sandbox->cwd = sandbox->paths[sandbox->path_count - 1].inner;
 	return code;
 }
 
-/* --- environment -------------------------------------------------------------------------------------- */
+/* --- environment ---------------------------------------------------------------------------- */
 
 static void remove_variable(orch_sandbox *sandbox, const char *name)
 {
@@ -169,7 +186,8 @@ static void remove_variable(orch_sandbox *sandbox, const char *name)
 	}
 }
 
-static int32_t set_variable(orch_sandbox *sandbox, const char *name, const char *value, orch_error **reterr)
+static int32_t set_variable(orch_sandbox *sandbox, const char *name, const char *value,
+			    orch_error **reterr)
 {
 	_cleanup_free_ char *copy = strdup(name), *text = orch_strdup_printf("%s=%s", name, value);
 	struct sandbox_variable *variables =
@@ -181,13 +199,15 @@ static int32_t set_variable(orch_sandbox *sandbox, const char *name, const char 
 		return orch_fail_memory(reterr);
 	remove_variable(sandbox, name);
 	if (sandbox->variable_count >= ORCH_SPEC_MAX_ENV)
-		return orch_fail(reterr, ORCH_ETOOBIG, 0, NULL, "more than %u variables", ORCH_SPEC_MAX_ENV);
+		return orch_fail(reterr, ORCH_ETOOBIG, 0, NULL, "more than %u variables",
+				 ORCH_SPEC_MAX_ENV);
 	variables[sandbox->variable_count++] =
 		(struct sandbox_variable){.name = ORCH_STEAL(copy), .text = ORCH_STEAL(text)};
 	return 0;
 }
 
-int32_t orch_sandbox_set_env(orch_sandbox *sandbox, const char *name, const char *value, orch_error **reterr)
+int32_t orch_sandbox_set_env(orch_sandbox *sandbox, const char *name, const char *value,
+			     orch_error **reterr)
 {
 	int32_t code = orch_sandbox_check_builder(sandbox, reterr);
 
@@ -230,7 +250,7 @@ const char **orch_sandbox_environment(const orch_sandbox *sandbox, const char *c
 	return result;
 }
 
-/* --- protections -------------------------------------------------------------------------------------- */
+/* --- protections ---------------------------------------------------------------------------- */
 
 int32_t orch_sandbox_set_protection(orch_sandbox *sandbox, const char *protection, uint32_t level,
 				    orch_error **reterr)
@@ -240,7 +260,8 @@ int32_t orch_sandbox_set_protection(orch_sandbox *sandbox, const char *protectio
 	if (code < 0)
 		return code;
 	if (level < ORCH_PROTECT_REQUIRED || level > ORCH_PROTECT_OFF)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "level %u is not one of ORCH_PROTECT_*", level);
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "level %u is not one of ORCH_PROTECT_*", level);
 	if (protection && strcmp(protection, "landlock") == 0)
 		sandbox->landlock = level;
 	else if (protection && strcmp(protection, "seccomp") == 0)
@@ -254,7 +275,7 @@ int32_t orch_sandbox_set_protection(orch_sandbox *sandbox, const char *protectio
 	return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------------ */
+/* -------------------------------------------------------------------------------------------- */
 
 int32_t orch_sandbox_policy_init(orch_sandbox *sandbox, orch_error **reterr)
 {

@@ -54,7 +54,7 @@ static int verdict(struct attempt *try, bool success, const char *what)
 	return success ? reached(try, what) : denied(try, what);
 }
 
-/* --- files -------------------------------------------------------------------------------------------- */
+/* --- files ---------------------------------------------------------------------------------- */
 
 static int try_open(struct attempt *try, const char *path, int flags)
 {
@@ -91,8 +91,12 @@ static int file_stat(struct attempt *try)
 static int path_escape(struct attempt *try)
 {
 	static const char *const prefixes[] = {
-		"../../../../../../../../../../../../../../..", "/..", "/proc/1/root", "/proc/self/root",
-		"/proc/1/cwd/../../../../../../../../..", "/proc/self/cwd/../../../../../../../../..",
+		"../../../../../../../../../../../../../../..",
+		"/..",
+		"/proc/1/root",
+		"/proc/self/root",
+		"/proc/1/cwd/../../../../../../../../..",
+		"/proc/self/cwd/../../../../../../../../..",
 	};
 	char path[512];
 
@@ -113,7 +117,8 @@ static int file_link(struct attempt *try)
 	return result;
 }
 
-/* A whiteout device needs no capability and no mount forbids it: only Landlock's MAKE_CHAR stands against it. */
+/* A whiteout device needs no capability and no mount forbids it: only Landlock's MAKE_CHAR stands
+ * against it. */
 static int landlock_active(struct attempt *try)
 {
 	char path[512];
@@ -139,7 +144,7 @@ static int proc_sys_write(struct attempt *try)
 	return reached(try, "open of core_pattern");
 }
 
-/* --- network ------------------------------------------------------------------------------------------- */
+/* --- network -------------------------------------------------------------------------------- */
 
 static int try_connect(struct attempt *try, int family, const void *address, socklen_t length)
 {
@@ -218,7 +223,7 @@ static int vsock(struct attempt *try)
 	return result;
 }
 
-/* --- processes ------------------------------------------------------------------------------------------ */
+/* --- processes ------------------------------------------------------------------------------ */
 
 uint64_t orch_probe_start_time(int32_t pid)
 {
@@ -305,7 +310,7 @@ static int sysv_ipc(struct attempt *try)
 	return result;
 }
 
-/* --- system calls --------------------------------------------------------------------------------------- */
+/* --- system calls --------------------------------------------------------------------------- */
 
 static int keyring(struct attempt *try)
 {
@@ -372,7 +377,7 @@ static int tty_inject(struct attempt *try)
 	return WEXITSTATUS(status);
 }
 
-/* --- state of the process ------------------------------------------------------------------------------- */
+/* --- state of the process ------------------------------------------------------------------- */
 
 /* Value of a line of /proc/self/status, -1 if there is none. */
 static long long status_field(const char *name, int base)
@@ -403,7 +408,8 @@ static int seccomp_active(struct attempt *try)
 
 static int capabilities(struct attempt *try)
 {
-	static const char *const sets[] = {"\nCapInh:", "\nCapPrm:", "\nCapEff:", "\nCapBnd:", "\nCapAmb:"};
+	static const char *const sets[] = {
+		"\nCapInh:", "\nCapPrm:", "\nCapEff:", "\nCapBnd:", "\nCapAmb:"};
 
 	for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++) {
 		long long set = status_field(sets[i], 16);
@@ -419,25 +425,37 @@ static int capabilities(struct attempt *try)
 	return ORCH_TRY_DENIED;
 }
 
-/* ------------------------------------------------------------------------------------------------------- */
+/* -------------------------------------------------------------------------------------------- */
 
 static const struct {
 	const char *name;
 	int arguments;
 	int (*attempt)(struct attempt *try);
 } probes[] = {
-	{"file.read", 1, file_read},         {"file.write", 1, file_write},
-	{"file.stat", 1, file_stat},         {"file.link", 2, file_link},
-	{"path.escape", 1, path_escape},     {"unix.path", 1, unix_path},
-	{"unix.abstract", 1, unix_abstract}, {"tcp.loopback", 2, tcp_connect},
-	{"net.outside", 2, tcp_connect},     {"net.interfaces", 0, net_interfaces},
-	{"vsock", 0, vsock},                 {"process.signal", 2, process_signal},
-	{"process.list", 2, process_list},   {"env", 1, env_visible},
-	{"fd.inherited", 0, fd_inherited},   {"keyring", 0, keyring},
-	{"tty.inject", 0, tty_inject},       {"userns.nested", 0, userns_nested},
-	{"io_uring", 0, io_uring},           {"userfaultfd", 0, userfaultfd},
-	{"proc.sys.write", 0, proc_sys_write}, {"sysv.ipc", 1, sysv_ipc},
-	{"landlock", 1, landlock_active},    {"seccomp", 0, seccomp_active},
+	{"file.read", 1, file_read},
+	{"file.write", 1, file_write},
+	{"file.stat", 1, file_stat},
+	{"file.link", 2, file_link},
+	{"path.escape", 1, path_escape},
+	{"unix.path", 1, unix_path},
+	{"unix.abstract", 1, unix_abstract},
+	{"tcp.loopback", 2, tcp_connect},
+	{"net.outside", 2, tcp_connect},
+	{"net.interfaces", 0, net_interfaces},
+	{"vsock", 0, vsock},
+	{"process.signal", 2, process_signal},
+	{"process.list", 2, process_list},
+	{"env", 1, env_visible},
+	{"fd.inherited", 0, fd_inherited},
+	{"keyring", 0, keyring},
+	{"tty.inject", 0, tty_inject},
+	{"userns.nested", 0, userns_nested},
+	{"io_uring", 0, io_uring},
+	{"userfaultfd", 0, userfaultfd},
+	{"proc.sys.write", 0, proc_sys_write},
+	{"sysv.ipc", 1, sysv_ipc},
+	{"landlock", 1, landlock_active},
+	{"seccomp", 0, seccomp_active},
 	{"capabilities", 0, capabilities},
 };
 

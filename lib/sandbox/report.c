@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * orch_sandbox_report_run(): what is really enforced here. Each probe runs inside a sandbox and again outside, as its
- * positive control: in a plain scope, or in this process where a plain scope differs from it (its PID namespace).
+ * orch_sandbox_report_run(): what is really enforced here. Each probe runs inside a sandbox and
+ * again outside, as its positive control: in a plain scope, or in this process where a plain scope
+ * differs from it (its PID namespace).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +19,8 @@
 /* Tried where the caller asks for no limit, to see whether one could be had. */
 #define TRIAL_MEMORY_MIB 512
 
-/* BY_START: the sandbox stands, so its set-up has done it. (A plain scope of an ordinary user may not.) */
+/* BY_START: the sandbox stands, so its set-up has done it. (A plain scope of an ordinary user may
+ * not.) */
 enum control_place { IN_SCOPE, IN_HOST, BY_START };
 
 struct channel {
@@ -97,9 +99,10 @@ struct reporter {
 	struct runner inside, outside;
 };
 
-/* --- probes and their arguments -------------------------------------------------------------------------- */
+/* --- probes and their arguments ------------------------------------------------------------- */
 
-static void probe_name(const struct reporter *reporter, size_t channel, bool inside, char *name, size_t size)
+static void probe_name(const struct reporter *reporter, size_t channel, bool inside, char *name,
+		       size_t size)
 {
 	const struct probe_targets *targets = &reporter->targets;
 	const char *channel_name = channels[channel].name;
@@ -123,17 +126,19 @@ static void probe_name(const struct reporter *reporter, size_t channel, bool ins
 		snprintf(name, size, "%s:%d:%llu", channel_name, (int)targets->pid,
 			 (unsigned long long)targets->start_time);
 	else if (IS("env"))
-		snprintf(name, size, "%s:%s", channel_name, targets->variable ? targets->variable : CANARY);
+		snprintf(name, size, "%s:%s", channel_name,
+			 targets->variable ? targets->variable : CANARY);
 	else if (IS("sysv.ipc"))
 		snprintf(name, size, "%s:%d", channel_name, targets->shm_id);
 	else if (IS("landlock"))
-		snprintf(name, size, "%s:%s", channel_name, inside ? "/tmp" : targets->device_folder);
+		snprintf(name, size, "%s:%s", channel_name,
+			 inside ? "/tmp" : targets->device_folder);
 	else
 		snprintf(name, size, "%s", channel_name);
 #undef IS
 }
 
-/* --- running --------------------------------------------------------------------------------------------- */
+/* --- running -------------------------------------------------------------------------------- */
 
 static void run_next(struct runner *runner);
 
@@ -151,7 +156,8 @@ static void drop_probe(void *userdata)
 static void untried(struct runner *runner, size_t channel, const char *why)
 {
 	runner->outcomes[channel].result = ORCH_TRY_UNTRIED;
-	snprintf(runner->outcomes[channel].detail, sizeof(runner->outcomes[channel].detail), "%s", why);
+	snprintf(runner->outcomes[channel].detail, sizeof(runner->outcomes[channel].detail), "%s",
+		 why);
 }
 
 static void on_probe(void *userdata, orch_proc *proc, uint32_t event)
@@ -180,7 +186,8 @@ static void on_probe(void *userdata, orch_proc *proc, uint32_t event)
 static int32_t spawn_probe(struct runner *runner, const char *name, orch_error **reterr)
 {
 	struct reporter *reporter = runner->reporter;
-	const char *const argv[] = {runner->inside ? INNER "/helper" : reporter->helper, "--probe", name, NULL};
+	const char *const argv[] = {runner->inside ? INNER "/helper" : reporter->helper, "--probe",
+				    name, NULL};
 	static const char *const outer_environment[] = {CANARY "=1", NULL};
 	struct orch_proc_opts opts;
 	int ends[2];
@@ -203,7 +210,8 @@ static int32_t spawn_probe(struct runner *runner, const char *name, orch_error *
 	else if (reporter->sandbox->opts.root == ORCH_ROOT_TOOLS)
 		code = orch_sandbox_spawn(reporter->sandbox, &opts, &runner->proc, reterr);
 	else /* nothing can be executed in an empty root: the child of init does it itself */
-		code = orch_scope_spawn_probe(reporter->sandbox->scope, name, &opts, &runner->proc, reterr);
+		code = orch_scope_spawn_probe(reporter->sandbox->scope, name, &opts, &runner->proc,
+					      reterr);
 	close(ends[1]);
 	if (code < 0)
 		orch_close_fd(&runner->output);
@@ -214,8 +222,8 @@ static int32_t spawn_probe(struct runner *runner, const char *name, orch_error *
 static bool control_here(struct runner *runner, size_t channel, const char *name)
 {
 	struct outcome *outcome = &runner->outcomes[channel];
-	bool no_variable = strcmp(channels[channel].name, "env") == 0 &&
-			   !runner->reporter->targets.variable;
+	bool no_variable =
+		strcmp(channels[channel].name, "env") == 0 && !runner->reporter->targets.variable;
 
 	if (runner->inside || channels[channel].control == IN_SCOPE || no_variable)
 		return false;
@@ -253,28 +261,30 @@ static bool both_are_done(void *userdata)
 	return reporter->inside.next == CHANNELS && reporter->outside.next == CHANNELS;
 }
 
-/* --- rows ------------------------------------------------------------------------------------------------ */
+/* --- rows ----------------------------------------------------------------------------------- */
 
 static const char *const state_names[] = {"", "enforced", "partial", "absent"};
 static const char *const probe_names[] = {"", "passed", "failed", "not run"};
 
-static void fill_row(struct report_row *row, const struct channel *channel, const struct outcome *inside,
-		     const struct outcome *outside)
+static void fill_row(struct report_row *row, const struct channel *channel,
+		     const struct outcome *inside, const struct outcome *outside)
 {
-	bool denied = inside->result == ORCH_TRY_DENIED, worked = outside->result == ORCH_TRY_REACHED;
+	bool denied = inside->result == ORCH_TRY_DENIED,
+	     worked = outside->result == ORCH_TRY_REACHED;
 
 	row->channel = channel->name;
 	row->mechanism = channel->mechanism;
-	row->probe = denied				   ? ORCH_PROBE_PASSED
+	row->probe = denied				  ? ORCH_PROBE_PASSED
 		     : inside->result == ORCH_TRY_REACHED ? ORCH_PROBE_FAILED
-							   : ORCH_PROBE_NOT_RUN;
+							  : ORCH_PROBE_NOT_RUN;
 	row->control = worked				    ? ORCH_PROBE_PASSED
 		       : outside->result == ORCH_TRY_DENIED ? ORCH_PROBE_FAILED
 							    : ORCH_PROBE_NOT_RUN;
 	if (denied && worked)
 		row->state = ORCH_CHANNEL_ENFORCED;
 	else
-		row->state = inside->result == ORCH_TRY_REACHED ? ORCH_CHANNEL_ABSENT : ORCH_CHANNEL_PARTIAL;
+		row->state = inside->result == ORCH_TRY_REACHED ? ORCH_CHANNEL_ABSENT
+								: ORCH_CHANNEL_PARTIAL;
 	snprintf(row->detail, sizeof(row->detail), "inside: %s; outside: %s", inside->detail,
 		 outside->detail);
 }
@@ -287,20 +297,21 @@ static void fill_memory(struct report_row *row, const orch_sandbox *sandbox)
 	row->state = sandbox->memory_mechanism ? ORCH_CHANNEL_PARTIAL : ORCH_CHANNEL_ABSENT;
 	row->probe = row->control = ORCH_PROBE_NOT_RUN;
 	snprintf(row->detail, sizeof(row->detail), "%s",
-		 sandbox->memory_mechanism ? "set and not driven to its limit"
-					   : "the scope's cgroup has no memory controller: watched, not capped");
+		 sandbox->memory_mechanism
+			 ? "set and not driven to its limit"
+			 : "the scope's cgroup has no memory controller: watched, not capped");
 }
 
 static void write_text(orch_sandbox_report *report)
 {
-	orch_buf_printf(&report->text, "%-15s %-9s %-8s %-8s %s\n", "CHANNEL", "STATE", "PROBE", "CONTROL",
-			"MECHANISM (DETAIL)");
+	orch_buf_printf(&report->text, "%-15s %-9s %-8s %-8s %s\n", "CHANNEL", "STATE", "PROBE",
+			"CONTROL", "MECHANISM (DETAIL)");
 	for (uint32_t i = 0; i < report->count; i++) {
 		const struct report_row *row = &report->rows[i];
 
 		orch_buf_printf(&report->text, "%-15s %-9s %-8s %-8s %s (%s)\n", row->channel,
-				state_names[row->state], probe_names[row->probe], probe_names[row->control],
-				row->mechanism, row->detail);
+				state_names[row->state], probe_names[row->probe],
+				probe_names[row->control], row->mechanism, row->detail);
 	}
 }
 
@@ -312,8 +323,8 @@ static int32_t make_report(const struct reporter *reporter, orch_sandbox_report 
 	if (!report)
 		return orch_fail_memory(reterr);
 	for (size_t i = 0; i < CHANNELS; i++)
-		fill_row(&report->rows[report->count++], &channels[i], &reporter->inside.outcomes[i],
-			 &reporter->outside.outcomes[i]);
+		fill_row(&report->rows[report->count++], &channels[i],
+			 &reporter->inside.outcomes[i], &reporter->outside.outcomes[i]);
 	fill_memory(&report->rows[report->count++], reporter->sandbox);
 	write_text(report);
 	if (report->text.failed) {
@@ -324,7 +335,7 @@ static int32_t make_report(const struct reporter *reporter, orch_sandbox_report 
 	return 0;
 }
 
-/* --- the whole -------------------------------------------------------------------------------------------- */
+/* --- the whole ------------------------------------------------------------------------------ */
 
 static int32_t allow_targets(struct reporter *reporter, orch_error **reterr)
 {
@@ -342,9 +353,11 @@ static int32_t allow_targets(struct reporter *reporter, orch_error **reterr)
 					     ORCH_PATH_READ | ORCH_PATH_EXEC, reterr);
 	/* What is missing here is a row of the report, not a refusal. */
 	if (code == 0)
-		code = orch_sandbox_set_protection(sandbox, "landlock", ORCH_PROTECT_DEGRADABLE, reterr);
+		code = orch_sandbox_set_protection(sandbox, "landlock", ORCH_PROTECT_DEGRADABLE,
+						   reterr);
 	if (code == 0)
-		code = orch_sandbox_set_protection(sandbox, "seccomp", ORCH_PROTECT_DEGRADABLE, reterr);
+		code = orch_sandbox_set_protection(sandbox, "seccomp", ORCH_PROTECT_DEGRADABLE,
+						   reterr);
 	return code;
 }
 
@@ -380,11 +393,13 @@ static bool at_once(void *userdata)
 	return true;
 }
 
-int32_t orch_sandbox_report_run(orch_ctx *ctx, const struct orch_sandbox_opts *opts, int64_t timeout_ms,
-				orch_sandbox_report **ret_report, orch_error **reterr)
+int32_t orch_sandbox_report_run(orch_ctx *ctx, const struct orch_sandbox_opts *opts,
+				int64_t timeout_ms, orch_sandbox_report **ret_report,
+				orch_error **reterr)
 {
 	struct orch_sandbox_opts known;
-	int64_t due_us = orch_monotonic_us() + (timeout_ms > 0 ? timeout_ms : DEFAULT_TIMEOUT_MS) * 1000;
+	int64_t due_us =
+		orch_monotonic_us() + (timeout_ms > 0 ? timeout_ms : DEFAULT_TIMEOUT_MS) * 1000;
 	int32_t code = orch_ctx_check(ctx, reterr);
 
 	if (code == 0 && !ret_report)
@@ -446,8 +461,9 @@ uint32_t orch_sandbox_report_count(const orch_sandbox_report *report)
 	return report ? report->count : 0;
 }
 
-int32_t orch_sandbox_report_row(const orch_sandbox_report *report, uint32_t index, const char **ret_channel,
-				uint32_t *ret_state, const char **ret_mechanism, uint32_t *ret_probe,
+int32_t orch_sandbox_report_row(const orch_sandbox_report *report, uint32_t index,
+				const char **ret_channel, uint32_t *ret_state,
+				const char **ret_mechanism, uint32_t *ret_probe,
 				uint32_t *ret_control, const char **ret_detail)
 {
 	if (!report || index >= report->count)

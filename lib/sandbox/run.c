@@ -10,7 +10,8 @@
 #define DEFAULT_TIMEOUT_MS 60000
 #define DEFAULT_OUTPUT (UINT64_C(1) << 20)
 #define MAX_OUTPUT (UINT64_C(1) << 32)
-/* After the last process is dead a pipe holds at most what its buffer does (1 MiB by default at most). */
+/* After the last process is dead a pipe holds at most what its buffer does (1 MiB by default at
+ * most). */
 #define DRAIN_BYTES (4u << 20)
 
 struct stream {
@@ -46,7 +47,7 @@ void orch_run_opts_init(struct orch_run_opts *opts)
 	opts->output_limit = DEFAULT_OUTPUT;
 }
 
-/* --- output -------------------------------------------------------------------------------------------- */
+/* --- output --------------------------------------------------------------------------------- */
 
 static void close_stream(struct stream *stream)
 {
@@ -125,7 +126,8 @@ static int32_t open_input(const void *input, size_t length, int *ret_fd, orch_er
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return orch_fail(reterr, ORCH_ESYS, errno, "input", "the input can not be stored");
+			return orch_fail(reterr, ORCH_ESYS, errno, "input",
+					 "the input can not be stored");
 		done += (size_t)n;
 	}
 	if (fd < 0 || lseek(fd, 0, SEEK_SET) < 0 ||
@@ -135,7 +137,7 @@ static int32_t open_input(const void *input, size_t length, int *ret_fd, orch_er
 	return 0;
 }
 
-/* --- running ------------------------------------------------------------------------------------------- */
+/* --- running -------------------------------------------------------------------------------- */
 
 static void on_timeout(void *userdata)
 {
@@ -143,7 +145,6 @@ static void on_timeout(void *userdata)
 
 	run->timed_out = true;
 }
-
 
 /* Also the way out of a failure: the sandbox is over afterwards in any case. */
 static void stop_scope(struct run *run)
@@ -166,8 +167,8 @@ static int32_t spawn(struct run *run, const char *const *argv, const struct orch
 	if (code == 0)
 		code = open_stream(run, &run->streams[1], &err, reterr);
 	if (code == 0)
-		code = orch_source_timer(run->sandbox->ctx, opts->timeout_ms, on_timeout, run, &run->timer,
-					 reterr);
+		code = orch_source_timer(run->sandbox->ctx, opts->timeout_ms, on_timeout, run,
+					 &run->timer, reterr);
 	if (code < 0)
 		return code;
 	orch_proc_opts_init(&proc);
@@ -201,8 +202,7 @@ static int32_t check_ran(const struct run *run, orch_error **reterr)
 	return 0;
 }
 
-static int32_t make_result(struct run *run, orch_sandbox_result **ret_result,
-			   orch_error **reterr)
+static int32_t make_result(struct run *run, orch_sandbox_result **ret_result, orch_error **reterr)
 {
 	orch_sandbox_result *result = calloc(1, sizeof(*result));
 
@@ -221,17 +221,17 @@ static int32_t make_result(struct run *run, orch_sandbox_result **ret_result,
 	return 0;
 }
 
-
 static bool run_is_over(void *userdata)
 {
 	const struct run *run = userdata;
 
-	return run->timed_out || orch_proc_error(run->proc) || orch_proc_exit_code(run->proc) >= 0 ||
-	       orch_proc_term_signal(run->proc) > 0;
+	return run->timed_out || orch_proc_error(run->proc) ||
+	       orch_proc_exit_code(run->proc) >= 0 || orch_proc_term_signal(run->proc) > 0;
 }
 
-int32_t orch_sandbox_run(orch_sandbox *sandbox, const char *const *argv, const struct orch_run_opts *opts,
-			 orch_sandbox_result **ret_result, orch_error **reterr)
+int32_t orch_sandbox_run(orch_sandbox *sandbox, const char *const *argv,
+			 const struct orch_run_opts *opts, orch_sandbox_result **ret_result,
+			 orch_error **reterr)
 {
 	struct orch_run_opts known;
 	int32_t code = orch_opts_read(opts, &known, sizeof(known), "orch_run_opts", reterr);
@@ -240,12 +240,14 @@ int32_t orch_sandbox_run(orch_sandbox *sandbox, const char *const *argv, const s
 		return code;
 	if (!sandbox || !argv || !argv[0] || !ret_result || known.flags || known.timeout_ms < 0)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
-				 "orch_sandbox_run() needs a sandbox, a non-empty argv, ret_result, no flags "
+				 "orch_sandbox_run() needs a sandbox, a non-empty argv, "
+				 "ret_result, no flags "
 				 "and a timeout that is not negative");
 	known.timeout_ms = known.timeout_ms ? known.timeout_ms : DEFAULT_TIMEOUT_MS;
 	known.output_limit = known.output_limit ? known.output_limit : DEFAULT_OUTPUT;
 	if (known.output_limit > MAX_OUTPUT)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "orch_run_opts.output_limit exceeds 4 GiB");
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_run_opts.output_limit exceeds 4 GiB");
 	code = orch_sandbox_start_wait(sandbox, -1, reterr);
 	if (code < 0)
 		return code;
@@ -273,7 +275,7 @@ int32_t orch_sandbox_run(orch_sandbox *sandbox, const char *const *argv, const s
 	return code;
 }
 
-/* --- result -------------------------------------------------------------------------------------------- */
+/* --- result --------------------------------------------------------------------------------- */
 
 orch_sandbox_result *orch_sandbox_result_unref(orch_sandbox_result *result)
 {
@@ -291,7 +293,8 @@ int32_t orch_sandbox_result_status(const orch_sandbox_result *result)
 	return result ? result->status : ORCH_EINVAL;
 }
 
-const void *orch_sandbox_result_output(const orch_sandbox_result *result, int32_t stream, size_t *ret_length)
+const void *orch_sandbox_result_output(const orch_sandbox_result *result, int32_t stream,
+				       size_t *ret_length)
 {
 	if (!result || stream < 1 || stream > 2)
 		return NULL;

@@ -38,7 +38,7 @@ struct orch_sandbox {
 	struct sandbox_variable *variables;
 	size_t variable_count;
 	uint32_t landlock, seccomp, memory; /* ORCH_PROTECT_* */
-	const char *memory_mechanism;       /* what limits memory; NULL: nothing */
+	const char *memory_mechanism;	    /* what limits memory; NULL: nothing */
 	uint32_t host_uid;
 	orch_scope *scope;
 	struct sandbox_link *link;
@@ -55,8 +55,8 @@ int32_t orch_sandbox_spec(const orch_sandbox *sandbox, int *ret_fd, orch_error *
 int32_t orch_sandbox_filter(const void **ret_program, size_t *ret_length, orch_error **reterr);
 
 /*
- * uid.c: a uid for the load: as root one that no other sandbox of this process has, else the caller's own. An
- * unneeded one is given back.
+ * uid.c: a uid for the load: as root one that no other sandbox of this process has, else the
+ * caller's own. An unneeded one is given back.
  */
 int32_t orch_sandbox_uid_take(uint32_t *ret_uid, orch_error **reterr);
 void orch_sandbox_uid_release(uint32_t uid);
@@ -65,7 +65,8 @@ void orch_sandbox_uid_release(uint32_t uid);
 void orch_sandbox_policy_free(orch_sandbox *sandbox);
 int32_t orch_sandbox_policy_init(orch_sandbox *sandbox, orch_error **reterr);
 int32_t orch_sandbox_check_builder(orch_sandbox *sandbox, orch_error **reterr);
-/* "NAME=value" strings of the sandbox with `envp` (may be NULL) over them; NULL-terminated. Caller frees the array only. */
+/* "NAME=value" strings of the sandbox with `envp` (may be NULL) over them; NULL-terminated. Caller
+ * frees the array only. */
 const char **orch_sandbox_environment(const orch_sandbox *sandbox, const char *const *envp);
 
 #endif

@@ -8,7 +8,7 @@
 
 #define MAX_MIB (UINT64_C(1) << 24) /* 16 TiB */
 
-/* --- life ------------------------------------------------------------------------------------------- */
+/* --- life ----------------------------------------------------------------------------------- */
 
 void orch_sandbox_opts_init(struct orch_sandbox_opts *opts)
 {
@@ -44,19 +44,24 @@ static int32_t read_opts(const struct orch_sandbox_opts *opts, struct orch_sandb
 	DEFAULT(max_file_mib);
 	DEFAULT(tmp_mib);
 	if (known->flags)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "orch_sandbox_opts.flags: none is defined");
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_sandbox_opts.flags: none is defined");
 	if (known->root > ORCH_ROOT_TOOLS)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "orch_sandbox_opts.root %u is unknown",
-				 known->root);
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_sandbox_opts.root %u is unknown", known->root);
 	if (known->net > ORCH_NET_BROKER)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "orch_sandbox_opts.net %u is unknown",
-				 known->net);
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_sandbox_opts.net %u is unknown", known->net);
 	if (known->max_processes < 2 || known->max_open_files < 8)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
-				 "orch_sandbox_opts: no program runs with max_processes %u, max_open_files %u "
-				 "(at least 2 and 8)", known->max_processes, known->max_open_files);
-	if (known->max_file_mib > MAX_MIB || known->tmp_mib > MAX_MIB || known->max_memory_mib > MAX_MIB)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "orch_sandbox_opts: a size exceeds %llu MiB",
+				 "orch_sandbox_opts: no program runs with max_processes %u, "
+				 "max_open_files %u "
+				 "(at least 2 and 8)",
+				 known->max_processes, known->max_open_files);
+	if (known->max_file_mib > MAX_MIB || known->tmp_mib > MAX_MIB ||
+	    known->max_memory_mib > MAX_MIB)
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_sandbox_opts: a size exceeds %llu MiB",
 				 (unsigned long long)MAX_MIB);
 	return 0;
 }
@@ -101,8 +106,8 @@ static void sandbox_destroy(void *object)
 	orch_ctx_unref(ctx);
 }
 
-int32_t orch_sandbox_new(orch_ctx *ctx, const struct orch_sandbox_opts *opts, orch_sandbox **ret_sandbox,
-			 orch_error **reterr)
+int32_t orch_sandbox_new(orch_ctx *ctx, const struct orch_sandbox_opts *opts,
+			 orch_sandbox **ret_sandbox, orch_error **reterr)
 {
 	struct orch_sandbox_opts known;
 	int32_t code = orch_ctx_check(ctx, reterr);
@@ -148,7 +153,7 @@ orch_sandbox *orch_sandbox_unref(orch_sandbox *sandbox)
 	return NULL;
 }
 
-/* --- start -------------------------------------------------------------------------------------------- */
+/* --- start ---------------------------------------------------------------------------------- */
 
 static int write_cgroup(const char *cgroup, const char *name, const char *value)
 {
@@ -166,10 +171,12 @@ static int32_t limit_memory(orch_sandbox *sandbox, orch_error **reterr)
 
 	if (sandbox->opts.max_memory_mib == 0 || sandbox->memory == ORCH_PROTECT_OFF)
 		return 0;
-	snprintf(bytes, sizeof(bytes), "%llu", (unsigned long long)sandbox->opts.max_memory_mib << 20);
+	snprintf(bytes, sizeof(bytes), "%llu",
+		 (unsigned long long)sandbox->opts.max_memory_mib << 20);
 	errno = ENOTSUP;
 	if (*cgroup && write_cgroup(cgroup, "memory.max", bytes) == 0) {
-		/* Swap counts too, and one victim is none: where these files are missing there is no swap. */
+		/* Swap counts too, and one victim is none: where these files are missing there is
+		 * no swap. */
 		bool swap = write_cgroup(cgroup, "memory.swap.max", "0") == 0 || errno == ENOENT;
 
 		write_cgroup(cgroup, "memory.oom.group", "1");
@@ -179,9 +186,12 @@ static int32_t limit_memory(orch_sandbox *sandbox, orch_error **reterr)
 		return 0;
 	if (sandbox->memory == ORCH_PROTECT_REQUIRED)
 		return orch_fail(reterr, ORCH_EUNENFORCEABLE, errno, "memory",
-				 "protection memory can not be enforced: the scope's cgroup \"%s\" has no memory "
-				 "controller. Delegate one (systemd: Delegate=memory), or make the protection "
-				 "degradable", cgroup);
+				 "protection memory can not be enforced: the scope's cgroup \"%s\" "
+				 "has no memory "
+				 "controller. Delegate one (systemd: Delegate=memory), or make the "
+				 "protection "
+				 "degradable",
+				 cgroup);
 	orch_ctx_logf(sandbox->ctx, ORCH_LOG_WARNING,
 		      "sandbox: memory is not limited, its cgroup has no memory controller");
 	return 0;
@@ -313,7 +323,7 @@ int32_t orch_sandbox_start_wait(orch_sandbox *sandbox, int64_t timeout_ms, orch_
 	return code;
 }
 
-/* --- a standing sandbox --------------------------------------------------------------------------------- */
+/* --- a standing sandbox --------------------------------------------------------------------- */
 
 static int32_t check_started(orch_sandbox *sandbox, orch_error **reterr)
 {
@@ -353,7 +363,8 @@ int32_t orch_sandbox_connect(orch_sandbox *sandbox, uint16_t port, orch_sandbox_
 	int32_t code = check_started(sandbox, reterr);
 
 	if (code == 0 && (port == 0 || !fn))
-		code = orch_fail(reterr, ORCH_EINVAL, 0, NULL, "%s", fn ? "port is 0" : "fn is NULL");
+		code = orch_fail(reterr, ORCH_EINVAL, 0, NULL, "%s",
+				 fn ? "port is 0" : "fn is NULL");
 	if (code == 0)
 		return orch_scope_connect(sandbox->scope, port, fn, userdata, destroy, reterr);
 	if (destroy)
@@ -361,8 +372,8 @@ int32_t orch_sandbox_connect(orch_sandbox *sandbox, uint16_t port, orch_sandbox_
 	return code;
 }
 
-int32_t orch_sandbox_spawn(orch_sandbox *sandbox, const struct orch_proc_opts *opts, orch_proc **ret_proc,
-			   orch_error **reterr)
+int32_t orch_sandbox_spawn(orch_sandbox *sandbox, const struct orch_proc_opts *opts,
+			   orch_proc **ret_proc, orch_error **reterr)
 {
 	struct orch_proc_opts known;
 	int32_t code = orch_opts_read(opts, &known, sizeof(known), "orch_proc_opts", reterr);

@@ -46,7 +46,8 @@ static int by_depth(const void *a, const void *b)
 /* Parents first, or a mount would cover what was mounted below it. */
 static int32_t add_mounts(struct writer *writer, const orch_sandbox *sandbox, orch_error **reterr)
 {
-	_cleanup_free_ struct sandbox_path **sorted = calloc(sandbox->path_count + 1, sizeof(*sorted));
+	_cleanup_free_ struct sandbox_path **sorted =
+		calloc(sandbox->path_count + 1, sizeof(*sorted));
 
 	if (!sorted)
 		return orch_fail_memory(reterr);
@@ -90,14 +91,15 @@ static int write_all(int fd, const void *bytes, size_t length)
 
 static int32_t seal(const struct orch_buf *file, int *ret_fd, orch_error **reterr)
 {
-	_cleanup_close_ int fd =
-		memfd_create("orch-sandbox-spec", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	_cleanup_close_ int fd = memfd_create("orch-sandbox-spec",
+					      MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 
 	if (fd < 0 && errno == EINVAL)
 		fd = memfd_create("orch-sandbox-spec", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0 || write_all(fd, file->data, file->length) < 0 ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
-		return orch_fail(reterr, ORCH_ESYS, errno, "spec", "the specification can not be written");
+		return orch_fail(reterr, ORCH_ESYS, errno, "spec",
+				 "the specification can not be written");
 	*ret_fd = orch_steal_fd(&fd);
 	return 0;
 }
@@ -152,7 +154,8 @@ int32_t orch_sandbox_spec(const orch_sandbox *sandbox, int *ret_fd, orch_error *
 		code = orch_fail_memory(reterr);
 	if (code == 0 && file.length > ORCH_SPEC_MAX_BYTES)
 		code = orch_fail(reterr, ORCH_ETOOBIG, 0, "spec",
-				 "paths and environment of the sandbox exceed %u bytes", ORCH_SPEC_MAX_BYTES);
+				 "paths and environment of the sandbox exceed %u bytes",
+				 ORCH_SPEC_MAX_BYTES);
 	if (code == 0)
 		code = seal(&file, ret_fd, reterr);
 	orch_buf_free(&file);

@@ -3,9 +3,10 @@
 #define ORCH_SANDBOX_SPEC_H
 
 /*
- * The specification that lib/sandbox writes into a sealed memfd and orch-reaper reads (confine_load()): one header,
- * then tables and a string table at the offsets that it names. Both sides are of one version and one machine, so
- * structures are stored as they are; the reader checks every offset and count all the same.
+ * The specification that lib/sandbox writes into a sealed memfd and orch-reaper reads
+ * (confine_load()): one header, then tables and a string table at the offsets that it names. Both
+ * sides are of one version and one machine, so structures are stored as they are; the reader checks
+ * every offset and count all the same.
  */
 
 #include <stdint.h>
@@ -23,30 +24,30 @@
 struct orch_spec_header {
 	char magic[8];
 	uint32_t version;
-	uint32_t length;         /* of the whole file */
-	uint32_t root;           /* ORCH_ROOT_* */
-	uint32_t net;            /* ORCH_NET_* */
-	uint32_t landlock;       /* ORCH_PROTECT_* */
-	uint32_t seccomp;        /* ORCH_PROTECT_* */
+	uint32_t length;   /* of the whole file */
+	uint32_t root;	   /* ORCH_ROOT_* */
+	uint32_t net;	   /* ORCH_NET_* */
+	uint32_t landlock; /* ORCH_PROTECT_* */
+	uint32_t seccomp;  /* ORCH_PROTECT_* */
 	uint32_t max_processes;
 	uint32_t max_open_files;
 	uint64_t max_file_bytes;
 	uint64_t tmp_bytes;
-	uint32_t hostname;       /* offset into the strings */
-	uint32_t cwd;            /* the same */
-	uint32_t mounts_offset;  /* struct orch_spec_mount[mounts_count]; parents before children */
+	uint32_t hostname;	/* offset into the strings */
+	uint32_t cwd;		/* the same */
+	uint32_t mounts_offset; /* struct orch_spec_mount[mounts_count]; parents before children */
 	uint32_t mounts_count;
-	uint32_t env_offset;     /* uint32_t[env_count]: offsets of "NAME=value" */
+	uint32_t env_offset; /* uint32_t[env_count]: offsets of "NAME=value" */
 	uint32_t env_count;
-	uint32_t filter_offset;  /* struct sock_filter[filter_count]: the seccomp program; 0: none */
+	uint32_t filter_offset; /* struct sock_filter[filter_count]: the seccomp program; 0: none */
 	uint32_t filter_count;
 	uint32_t strings_offset; /* NUL-terminated strings; the last byte is NUL */
 	uint32_t strings_length;
 };
 
 struct orch_spec_mount {
-	uint32_t host;   /* string offset: absolute path outside */
-	uint32_t inner;  /* string offset: absolute, normalised path inside */
+	uint32_t host;	 /* string offset: absolute path outside */
+	uint32_t inner;	 /* string offset: absolute, normalised path inside */
 	uint32_t access; /* ORCH_PATH_* */
 	uint32_t reserved;
 };

@@ -44,7 +44,8 @@ static int make_files(struct probe_targets *targets)
 	static const char *const places[] = {"/tmp", "/var/tmp", "/dev/shm"};
 
 	for (size_t i = 0; i < 3; i++) {
-		snprintf(targets->folder, sizeof(targets->folder), "%s/orch-report-XXXXXX", places[i]);
+		snprintf(targets->folder, sizeof(targets->folder), "%s/orch-report-XXXXXX",
+			 places[i]);
 		if (mkdtemp(targets->folder))
 			break;
 		targets->folder[0] = '\0';
@@ -89,7 +90,8 @@ static int listen_tcp(struct in_addr where, uint16_t *ret_port)
 	return fd;
 }
 
-/* An address of the host that is not loopback; without a network a second loopback address stands in. */
+/* An address of the host that is not loopback; without a network a second loopback address stands
+ * in. */
 static struct in_addr outside_address(void)
 {
 	struct in_addr found = {.s_addr = htonl(0x7f000009)};
@@ -109,7 +111,8 @@ static struct in_addr outside_address(void)
 
 static int open_sockets(struct probe_targets *targets)
 {
-	const struct in_addr loopback = {.s_addr = htonl(INADDR_LOOPBACK)}, outside = outside_address();
+	const struct in_addr loopback = {.s_addr = htonl(INADDR_LOOPBACK)},
+			     outside = outside_address();
 	char path[64], digits[17];
 
 	join(path, sizeof(path), targets, "socket");
@@ -125,7 +128,8 @@ static int open_sockets(struct probe_targets *targets)
 	return chmod(path, 0777);
 }
 
-/* Marked for removal at once: it lasts as long as our attachment, whatever becomes of this process. */
+/* Marked for removal at once: it lasts as long as our attachment, whatever becomes of this process.
+ */
 static void open_memory(struct probe_targets *targets)
 {
 	targets->shm_id = shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0666);
@@ -152,13 +156,15 @@ static char *choose_variable(const orch_sandbox *sandbox)
 	return NULL;
 }
 
-int32_t orch_targets_open(struct probe_targets *targets, const orch_sandbox *sandbox, orch_error **reterr)
+int32_t orch_targets_open(struct probe_targets *targets, const orch_sandbox *sandbox,
+			  orch_error **reterr)
 {
 	memset(targets, 0, sizeof(*targets));
 	targets->unix_fd = targets->abstract_fd = targets->loopback_fd = targets->outside_fd = -1;
 	if (make_files(targets) < 0 || open_sockets(targets) < 0) {
-		int32_t code = orch_fail(reterr, ORCH_ESYS, errno, "report.targets",
-					 "the targets of the probes can not be made (a folder in /tmp, sockets)");
+		int32_t code = orch_fail(
+			reterr, ORCH_ESYS, errno, "report.targets",
+			"the targets of the probes can not be made (a folder in /tmp, sockets)");
 
 		orch_targets_close(targets);
 		return code;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Uids of loads. Two sandboxes of one uid could signal each other's set-up and read each other's files; uid 0 could
- * write /proc/sys. So root gives each its own, from a range that no distribution uses.
+ * Uids of loads. Two sandboxes of one uid could signal each other's set-up and read each other's
+ * files; uid 0 could write /proc/sys. So root gives each its own, from a range that no distribution
+ * uses.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -98,8 +99,10 @@ int32_t orch_sandbox_uid_take(uint32_t *ret_uid, orch_error **reterr)
 		return take_from(range, ret_uid, reterr);
 	if (outer_zero)
 		return orch_fail(reterr, ORCH_EUNENFORCEABLE, 0, "uid",
-				 "this user namespace has no uid but 0, which is root outside too: a load must "
-				 "not have it. Run as an ordinary user, or map at least %u uids", LEAST_COUNT);
+				 "this user namespace has no uid but 0, which is root outside too: "
+				 "a load must "
+				 "not have it. Run as an ordinary user, or map at least %u uids",
+				 LEAST_COUNT);
 	*ret_uid = 0; /* an ordinary user outside */
 	return 0;
 }

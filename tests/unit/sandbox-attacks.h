@@ -43,7 +43,8 @@ static int attack_unshare(void)
 
 static int attack_clone(void)
 {
-	long pid = syscall(SYS_clone, strtoul(argument[0], NULL, 0) | SIGCHLD, NULL, NULL, NULL, NULL);
+	long pid =
+		syscall(SYS_clone, strtoul(argument[0], NULL, 0) | SIGCHLD, NULL, NULL, NULL, NULL);
 
 	if (pid == 0)
 		_exit(0);
@@ -85,8 +86,8 @@ static int attack_fsopen(void)
 /* The family's upper half is not looked at by the kernel: a filter must not look at it either. */
 static int attack_socket(void)
 {
-	return denied_if(syscall(SYS_socket, strtoull(argument[0], NULL, 0), strtoul(argument[1], NULL, 0),
-				 strtoul(argument[2], NULL, 0)) < 0);
+	return denied_if(syscall(SYS_socket, strtoull(argument[0], NULL, 0),
+				 strtoul(argument[1], NULL, 0), strtoul(argument[2], NULL, 0)) < 0);
 }
 
 static int attack_ioctl(void)
@@ -97,7 +98,8 @@ static int attack_ioctl(void)
 	setsid();
 	master = posix_openpt(O_RDWR | O_NOCTTY);
 	if (master < 0 || grantpt(master) < 0 || unlockpt(master) < 0 ||
-	    (slave = open(ptsname(master), O_RDWR | O_NOCTTY)) < 0 || ioctl(slave, TIOCSCTTY, 0) < 0)
+	    (slave = open(ptsname(master), O_RDWR | O_NOCTTY)) < 0 ||
+	    ioctl(slave, TIOCSCTTY, 0) < 0)
 		return 2;
 	return denied_if(syscall(SYS_ioctl, slave, strtoull(argument[0], NULL, 0), &byte) < 0);
 }
@@ -146,7 +148,8 @@ static int attack_open(void)
 
 	if (fd < 0)
 		return denied_if(true);
-	return denied_if((strtol(argument[1], NULL, 0) & O_ACCMODE) == O_RDONLY && read(fd, &byte, 1) < 0);
+	return denied_if((strtol(argument[1], NULL, 0) & O_ACCMODE) == O_RDONLY &&
+			 read(fd, &byte, 1) < 0);
 }
 
 static int attack_whiteout(void)
@@ -200,7 +203,8 @@ static int attack_descriptors(void)
 static int attack_file(void)
 {
 	static char bytes[1 << 20];
-	int count = 0, limit = atoi(argument[1]), fd = open(argument[0], O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	int count = 0, limit = atoi(argument[1]),
+	    fd = open(argument[0], O_WRONLY | O_CREAT | O_TRUNC, 0600);
 
 	signal(SIGXFSZ, SIG_IGN);
 	while (count < limit && write(fd, bytes, sizeof(bytes)) == sizeof(bytes))
@@ -229,7 +233,8 @@ static int attack_raise_limits(void)
 	return denied_if(setrlimit(RLIMIT_NPROC, &limit) < 0);
 }
 
-/* Set-user-ID programs and devices are dead on every mount, and no second root lies over the first. */
+/* Set-user-ID programs and devices are dead on every mount, and no second root lies over the first.
+ */
 static int attack_mounts(void)
 {
 	struct statvfs fs;
@@ -241,7 +246,8 @@ static int attack_mounts(void)
 		if (sscanf(line, "%*d %*d %*s %*s %511s", path) != 1 || statvfs(path, &fs) < 0)
 			continue;
 		roots += strcmp(path, "/") == 0;
-		if (!(fs.f_flag & ST_NOSUID) || (!(fs.f_flag & ST_NODEV) && strncmp(path, "/dev/", 5) != 0))
+		if (!(fs.f_flag & ST_NOSUID) ||
+		    (!(fs.f_flag & ST_NODEV) && strncmp(path, "/dev/", 5) != 0))
 			bad++, printf("%s\n", path);
 	}
 	if (file)

@@ -3,8 +3,9 @@
 #define TEST_SANDBOX_FIXTURE_H
 
 /*
- * Shared by the sandbox's tests. Each test case runs in a process of its own, as the calling user and, where that is
- * root, again as uid 1000. Programs inside are this test program itself (`--attack NAME ...`) or the host's tools.
+ * Shared by the sandbox's tests. Each test case runs in a process of its own, as the calling user
+ * and, where that is root, again as uid 1000. Programs inside are this test program itself
+ * (`--attack NAME ...`) or the host's tools.
  */
 
 #include <check.h>
@@ -25,7 +26,7 @@
 
 #define USER 1000
 
-static char folder[64];      /* of this run; holds copies that every uid can run */
+static char folder[64];	     /* of this run; holds copies that every uid can run */
 static char helper_path[96]; /* orch-reaper */
 static char self_path[96];   /* this program */
 
@@ -128,8 +129,8 @@ static inline void put(const char *path, const char *text)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 
-	ck_assert_msg(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text), "%s: %s", path,
-		      strerror(errno));
+	ck_assert_msg(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text), "%s: %s",
+		      path, strerror(errno));
 	close(fd);
 }
 

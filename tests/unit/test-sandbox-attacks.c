@@ -37,18 +37,18 @@
 #include "sandbox-attacks.h"
 #include "sandbox-fixture.h"
 
-/* --- one attempt inside, one outside ---------------------------------------------------------------------- */
+/* --- one attempt inside, one outside -------------------------------------------------------- */
 
 /* Denied inside with `error` ("": any); succeeds outside. */
-static void denied_inside(orch_sandbox *sandbox, const char *error, const char *a, const char *b, const char *c,
-			  const char *d)
+static void denied_inside(orch_sandbox *sandbox, const char *error, const char *a, const char *b,
+			  const char *c, const char *d)
 {
 	const char *inside[] = {INSIDE, "--attack", a, b, c, d, NULL};
 	const char *outside[] = {self_path, "--attack", a, b, c, d, NULL};
 	struct outcome outcome = run(sandbox, inside);
 
-	ck_assert_msg(outcome.status == 1 && strstr(outcome.out, error), "%s %s inside: %d %s%s", a, b ? b : "",
-		      outcome.status, outcome.out, outcome.err);
+	ck_assert_msg(outcome.status == 1 && strstr(outcome.out, error), "%s %s inside: %d %s%s", a,
+		      b ? b : "", outcome.status, outcome.out, outcome.err);
 	int control = run_outside(outside);
 
 	ck_assert_msg(control == 0, "%s %s outside: %d", a, b ? b : "", control);
@@ -66,23 +66,26 @@ START_TEST(channels)
 	for (uint32_t root = ORCH_ROOT_EMPTY; root <= ORCH_ROOT_TOOLS; root++) {
 		opts.root = root;
 		OK(orch_sandbox_report_run(ctx, &opts, 0, &report, e));
-		uint32_t count = orch_sandbox_report_count(report), state = 0, probe = 0, control = 0;
+		uint32_t count = orch_sandbox_report_count(report), state = 0, probe = 0,
+			 control = 0;
 		const char *channel = NULL;
 
 		ck_assert_uint_ge(count, 26);
 		for (uint32_t i = 0; i < count; i++) {
-			ck_assert_int_eq(orch_sandbox_report_row(report, i, &channel, &state, NULL, &probe,
-								 &control, NULL),
+			ck_assert_int_eq(orch_sandbox_report_row(report, i, &channel, &state, NULL,
+								 &probe, &control, NULL),
 					 0);
 			if (strcmp(channel, "memory") == 0)
 				ck_assert_uint_ne(state, ORCH_CHANNEL_ENFORCED);
 			else
-				ck_assert_msg(state == ORCH_CHANNEL_ENFORCED && probe == ORCH_PROBE_PASSED &&
+				ck_assert_msg(state == ORCH_CHANNEL_ENFORCED &&
+						      probe == ORCH_PROBE_PASSED &&
 						      control == ORCH_PROBE_PASSED,
 					      "%s", orch_sandbox_report_text(report));
 		}
-		ck_assert_int_eq(orch_sandbox_report_row(report, count, NULL, NULL, NULL, NULL, NULL, NULL),
-				 ORCH_EINVAL);
+		ck_assert_int_eq(
+			orch_sandbox_report_row(report, count, NULL, NULL, NULL, NULL, NULL, NULL),
+			ORCH_EINVAL);
 		orch_sandbox_report_unref(report);
 	}
 	ck_assert_int_lt(now_ms() - began, 4000); /* two of at most 2 s */
@@ -102,8 +105,9 @@ START_TEST(channels_without_protection)
 	unsigned seen = 0;
 
 	/* A host without Landlock. */
-	ck_assert_int_eq(
-		seccomp_rule_add(filter, SCMP_ACT_ERRNO(EOPNOTSUPP), SCMP_SYS(landlock_create_ruleset), 0), 0);
+	ck_assert_int_eq(seccomp_rule_add(filter, SCMP_ACT_ERRNO(EOPNOTSUPP),
+					  SCMP_SYS(landlock_create_ruleset), 0),
+			 0);
 	ck_assert_int_eq(seccomp_load(filter), 0);
 	OK(orch_sandbox_report_run(ctx, NULL, 0, &report, e));
 	for (uint32_t i = 0; i < orch_sandbox_report_count(report); i++) {
@@ -134,7 +138,8 @@ START_TEST(namespaces_and_mounts)
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
 		denied_inside(sandbox_new(ctx, NULL), "EPERM", "unshare", flags[i], NULL, NULL);
 		if (i < 7) /* CLONE_NEWTIME is not a flag of clone() */
-			denied_inside(sandbox_new(ctx, NULL), "EPERM", "clone", flags[i], NULL, NULL);
+			denied_inside(sandbox_new(ctx, NULL), "EPERM", "clone", flags[i], NULL,
+				      NULL);
 	}
 	denied_inside(sandbox_new(ctx, NULL), "ENOSYS", "clone3", NULL, NULL, NULL);
 	denied_inside(sandbox_new(ctx, NULL), "EPERM", "setns", NULL, NULL, NULL);
@@ -161,8 +166,10 @@ START_TEST(system_calls)
 	denied_inside(sandbox_new(ctx, NULL), "EAFNOSUPPORT", "socket", "40", "1", "0");
 	denied_inside(sandbox_new(ctx, NULL), "EAFNOSUPPORT", "socket", "0x100000028", "1", "0");
 	denied_inside(sandbox_new(ctx, NULL), "EAFNOSUPPORT", "socket", "16", "3", "15");
-	ck_assert_int_eq(run(sandbox_new(ctx, NULL), ARGV(INSIDE, "--attack", "socket", "16", "3", "0")).status,
-			 0);
+	ck_assert_int_eq(
+		run(sandbox_new(ctx, NULL), ARGV(INSIDE, "--attack", "socket", "16", "3", "0"))
+			.status,
+		0);
 	/* TIOCSTI, also with a bit that the kernel drops; without seccomp it works inside. */
 	denied_inside(sandbox_new(ctx, NULL), "EPERM", "ioctl", "0x5412", NULL, NULL);
 	denied_inside(sandbox_new(ctx, NULL), "EPERM", "ioctl", "0x100005412", NULL, NULL);
@@ -178,10 +185,13 @@ START_TEST(system_calls)
 	char number[32];
 
 	snprintf(number, sizeof(number), "%ld", 0x40000000L + SYS_bpf);
-	ck_assert_int_eq(run(sandbox_new(ctx, NULL), ARGV(INSIDE, "--attack", "number", number, "38")).status,
-			 1);
-	ck_assert_int_eq(run(sandbox_new(ctx, NULL), ARGV(INSIDE, "--attack", "number", "500", "38")).status,
-			 1);
+	ck_assert_int_eq(
+		run(sandbox_new(ctx, NULL), ARGV(INSIDE, "--attack", "number", number, "38"))
+			.status,
+		1);
+	ck_assert_int_eq(
+		run(sandbox_new(ctx, NULL), ARGV(INSIDE, "--attack", "number", "500", "38")).status,
+		1);
 	/* Refused by the filter (EPERM), where outside the bad argument is the complaint. */
 	static const long calls[] = {SYS_bpf,
 				     SYS_perf_event_open,
@@ -202,14 +212,16 @@ START_TEST(system_calls)
 
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
 		snprintf(number, sizeof(number), "%ld", calls[i]);
-		struct outcome outcome =
-			run(sandbox_new(ctx, NULL), ARGV(INSIDE, "--attack", "number", number, "1"));
+		struct outcome outcome = run(sandbox_new(ctx, NULL),
+					     ARGV(INSIDE, "--attack", "number", number, "1"));
 
-		ck_assert_msg(outcome.status == 1, "call %s: %d %s", number, outcome.status, outcome.out);
+		ck_assert_msg(outcome.status == 1, "call %s: %d %s", number, outcome.status,
+			      outcome.out);
 		/* Many need a capability, so that only root's control tells the filter from the
 		 * kernel. */
 		if (_i == 0 && geteuid() == 0)
-			ck_assert_int_eq(run_outside(ARGV(self_path, "--attack", "number", number, "1")), 0);
+			ck_assert_int_eq(
+				run_outside(ARGV(self_path, "--attack", "number", number, "1")), 0);
 	}
 #endif
 	orch_ctx_unref(ctx);
@@ -223,24 +235,35 @@ START_TEST(init_is_out_of_reach)
 	orch_ctx *ctx = ctx_new();
 	char self[16];
 
-	ck_assert_int_eq(run(sandbox_new(ctx, NULL), ARGV(INSIDE, "--attack", "trace", "1")).status, 1);
+	ck_assert_int_eq(run(sandbox_new(ctx, NULL), ARGV(INSIDE, "--attack", "trace", "1")).status,
+			 1);
 	ck_assert_int_eq(
-		run(sandbox_new(ctx, NULL), ARGV(INSIDE, "--attack", "open", "/proc/1/mem", "0")).status, 1);
-	ck_assert_int_eq(
-		run(sandbox_new(ctx, NULL), ARGV(INSIDE, "--attack", "open", "/proc/1/environ", "0")).status,
+		run(sandbox_new(ctx, NULL), ARGV(INSIDE, "--attack", "open", "/proc/1/mem", "0"))
+			.status,
 		1);
+	ck_assert_int_eq(run(sandbox_new(ctx, NULL),
+			     ARGV(INSIDE, "--attack", "open", "/proc/1/environ", "0"))
+				 .status,
+			 1);
 	/* Controls: the same on a process of one's own kind works, inside too. */
 	snprintf(self, sizeof(self), "%d", (int)getpid());
-	ck_assert_int_eq(run(sandbox_new(ctx, NULL),
-			     SH("sleep 5 & sleep 0.1; " INSIDE " --attack trace $!; r=$?; kill $!; exit $r"))
-				 .status,
-			 0);
-	ck_assert_int_eq(run(sandbox_new(ctx, NULL), SH(INSIDE " --attack open /proc/$$/environ 0")).status, 0);
-	ck_assert_str_eq(run(sandbox_new(ctx, NULL), SH("ls -d /proc/1 /proc/$$ 2>&1 | grep -c '^/proc/'; ls /proc | grep -cx 1")).out,
-			 "1\n0\n");
+	ck_assert_int_eq(
+		run(sandbox_new(ctx, NULL),
+		    SH("sleep 5 & sleep 0.1; " INSIDE " --attack trace $!; r=$?; kill $!; exit $r"))
+			.status,
+		0);
+	ck_assert_int_eq(
+		run(sandbox_new(ctx, NULL), SH(INSIDE " --attack open /proc/$$/environ 0")).status,
+		0);
+	ck_assert_str_eq(
+		run(sandbox_new(ctx, NULL),
+		    SH("ls -d /proc/1 /proc/$$ 2>&1 | grep -c '^/proc/'; ls /proc | grep -cx 1"))
+			.out,
+		"1\n0\n");
 	/* SIGKILL and SIGSTOP at PID 1 do nothing: the program lives to tell. */
-	struct outcome outcome = run(sandbox_new(ctx, NULL),
-				     SH("kill -9 1; kill -STOP 1; kill -TERM 1; kill -9 -1 2>&1; echo lives"));
+	struct outcome outcome =
+		run(sandbox_new(ctx, NULL),
+		    SH("kill -9 1; kill -STOP 1; kill -TERM 1; kill -9 -1 2>&1; echo lives"));
 
 	ck_assert_msg(outcome.status == 0 || outcome.status == 256 + SIGKILL, "%d", outcome.status);
 	outcome = run(sandbox_new(ctx, NULL), SH("kill -9 1; kill -STOP 1; echo lives"));
@@ -257,7 +280,8 @@ START_TEST(landlock_alone_and_absent)
 
 	denied_inside(sandbox_new(ctx, NULL), "EACCES", "whiteout", "/tmp/whiteout", NULL, NULL);
 	OK(orch_sandbox_set_protection(sandbox, "landlock", ORCH_PROTECT_OFF, e));
-	ck_assert_int_eq(run(sandbox, ARGV(INSIDE, "--attack", "whiteout", "/tmp/whiteout")).status, 0);
+	ck_assert_int_eq(run(sandbox, ARGV(INSIDE, "--attack", "whiteout", "/tmp/whiteout")).status,
+			 0);
 	orch_ctx_unref(ctx);
 }
 END_TEST
@@ -274,21 +298,25 @@ START_TEST(limits)
 	opts.max_file_mib = 3;
 	opts.tmp_mib = 8;
 	/* init and the attacker count. */
-	struct outcome outcome = run(sandbox_new(ctx, &opts), ARGV(INSIDE, "--attack", "forks", "40"));
+	struct outcome outcome =
+		run(sandbox_new(ctx, &opts), ARGV(INSIDE, "--attack", "forks", "40"));
 
 	ck_assert_msg(outcome.status == 1 && atoi(outcome.out) == 18, "%s", outcome.out);
 	ck_assert_int_eq(run_outside(ARGV(self_path, "--attack", "descriptors", "100")), 0);
 	outcome = run(sandbox_new(ctx, &opts), ARGV(INSIDE, "--attack", "descriptors", "100"));
 	ck_assert_msg(outcome.status == 1 && atoi(outcome.out) == 47, "%s", outcome.out);
-	ck_assert_int_eq(run_outside(ARGV(self_path, "--attack", "file", in(new_folder(), "big"), "6")), 0);
+	ck_assert_int_eq(
+		run_outside(ARGV(self_path, "--attack", "file", in(new_folder(), "big"), "6")), 0);
 	outcome = run(sandbox_new(ctx, &opts), ARGV(INSIDE, "--attack", "file", "/tmp/big", "6"));
 	ck_assert_msg(outcome.status == 1 && atoi(outcome.out) == 3, "%s", outcome.out);
 	opts.max_file_mib = 0;
 	outcome = run(sandbox_new(ctx, &opts), ARGV(INSIDE, "--attack", "file", "/tmp/big", "20"));
 	ck_assert_msg(outcome.status == 1 && atoi(outcome.out) == 8, "%s", outcome.out);
-	outcome = run(sandbox_new(ctx, &opts), ARGV(INSIDE, "--attack", "file", "/dev/shm/big", "20"));
+	outcome = run(sandbox_new(ctx, &opts),
+		      ARGV(INSIDE, "--attack", "file", "/dev/shm/big", "20"));
 	ck_assert_msg(outcome.status == 1 && atoi(outcome.out) == 8, "%s", outcome.out);
-	ck_assert_int_eq(run(sandbox_new(ctx, &opts), ARGV(INSIDE, "--attack", "raise-limits")).status, 1);
+	ck_assert_int_eq(
+		run(sandbox_new(ctx, &opts), ARGV(INSIDE, "--attack", "raise-limits")).status, 1);
 	ck_assert_str_eq(run(sandbox_new(ctx, &opts), SH("ulimit -c")).out, "0\n");
 	ck_assert_int_eq(run_outside(ARGV(self_path, "--attack", "mounts")), 0);
 	outcome = run(sandbox_new(ctx, NULL), ARGV(INSIDE, "--attack", "mounts"));
@@ -328,11 +356,15 @@ START_TEST(devices_in_the_workspace)
 	/* /dev/zero under another name. */
 	ck_assert(mknod(in(work, "zero"), S_IFCHR | 0666, makedev(1, 5)) == 0 &&
 		  chmod(in(work, "zero"), 0666) == 0);
-	ck_assert_int_eq(run_outside(ARGV(self_path, "--attack", "open", in(work, "zero"), "0")), 0);
-	OK(orch_sandbox_set_workspace(sandbox, work, NULL, e));
-	ck_assert_int_eq(run(sandbox, ARGV(INSIDE, "--attack", "open", "/work/zero", "0")).status, 1);
-	ck_assert_int_eq(run(sandbox_new(ctx, NULL), ARGV(INSIDE, "--attack", "open", "/dev/zero", "0")).status,
+	ck_assert_int_eq(run_outside(ARGV(self_path, "--attack", "open", in(work, "zero"), "0")),
 			 0);
+	OK(orch_sandbox_set_workspace(sandbox, work, NULL, e));
+	ck_assert_int_eq(run(sandbox, ARGV(INSIDE, "--attack", "open", "/work/zero", "0")).status,
+			 1);
+	ck_assert_int_eq(
+		run(sandbox_new(ctx, NULL), ARGV(INSIDE, "--attack", "open", "/dev/zero", "0"))
+			.status,
+		0);
 	orch_ctx_unref(ctx);
 }
 END_TEST
@@ -343,7 +375,8 @@ static int listen_at(const char *path)
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
-	ck_assert(bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0 && listen(fd, 8) == 0);
+	ck_assert(bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0 &&
+		  listen(fd, 8) == 0);
 	return fd;
 }
 
@@ -355,9 +388,10 @@ START_TEST(sockets_of_services)
 	int fd = listen_at(in(service, "bus"));
 
 	denied_inside(sandbox_new(ctx, NULL), "ENOENT", "connect", in(service, "bus"), NULL, NULL);
-	ck_assert_str_eq(
-		run(sandbox_new(ctx, NULL), SH("ls -d /run /var /run/docker.sock /run/user 2>/dev/null")).out,
-		"");
+	ck_assert_str_eq(run(sandbox_new(ctx, NULL),
+			     SH("ls -d /run /var /run/docker.sock /run/user 2>/dev/null"))
+				 .out,
+			 "");
 	close(fd);
 	orch_ctx_unref(ctx);
 }
@@ -379,7 +413,7 @@ START_TEST(created_later)
 }
 END_TEST
 
-/* --- hosts that can not protect ---------------------------------------------------------------------------- */
+/* --- hosts that can not protect ------------------------------------------------------------- */
 
 static void host_without(int call)
 {
@@ -395,7 +429,8 @@ START_TEST(required_and_missing)
 	static const struct {
 		const char *name;
 		int call;
-	} missing[] = {{"landlock", SCMP_SYS(landlock_create_ruleset)}, {"seccomp", SCMP_SYS(seccomp)}};
+	} missing[] = {{"landlock", SCMP_SYS(landlock_create_ruleset)},
+		       {"seccomp", SCMP_SYS(seccomp)}};
 
 	become(_i / 2);
 	const char *name = missing[_i % 2].name;
@@ -509,7 +544,8 @@ START_TEST(memory_is_refused_or_said)
 
 	if (code == 0) {
 		/* Then it holds, swap included. */
-		struct outcome outcome = run(sandbox, ARGV("/usr/bin/python3", "-c", "b = b'x' * (200 << 20)"));
+		struct outcome outcome =
+			run(sandbox, ARGV("/usr/bin/python3", "-c", "b = b'x' * (200 << 20)"));
 
 		ck_assert_int_eq(outcome.status, 256 + SIGKILL);
 	} else {
@@ -524,7 +560,7 @@ START_TEST(memory_is_refused_or_said)
 }
 END_TEST
 
-/* --- awkward hosts, and what is left ------------------------------------------------------------------------ */
+/* --- awkward hosts, and what is left -------------------------------------------------------- */
 
 START_TEST(host_ignores_sigchld)
 {
@@ -585,7 +621,8 @@ static orch_proc *start_sleeper(orch_ctx *ctx, orch_sandbox *sandbox, const char
 
 	OK(orch_sandbox_start_wait(sandbox, 10000, e));
 	orch_proc_opts_init(&opts);
-	snprintf(script, sizeof(script), "trap '' TERM; setsid sleep %s & sleep %s", seconds, seconds);
+	snprintf(script, sizeof(script), "trap '' TERM; setsid sleep %s & sleep %s", seconds,
+		 seconds);
 	opts.argv = SH(script);
 	OK(orch_sandbox_spawn(sandbox, &opts, &proc, e));
 	for (int i = 0; i < 250 && alive_named(seconds) < 3; i++)
@@ -657,7 +694,8 @@ START_TEST(forked_child)
 
 		orch_proc_opts_init(&opts);
 		opts.argv = SH("exit 0");
-		good += orch_sandbox_run(sandbox, SH("exit 0"), NULL, &result, NULL) == ORCH_EFORKED;
+		good += orch_sandbox_run(sandbox, SH("exit 0"), NULL, &result, NULL) ==
+			ORCH_EFORKED;
 		good += orch_sandbox_spawn(sandbox, &opts, NULL, NULL) == ORCH_EFORKED;
 		good += orch_sandbox_set_env(sandbox, "A", "b", NULL) == ORCH_EFORKED;
 		orch_sandbox_unref(sandbox);
@@ -690,7 +728,8 @@ START_TEST(nothing_is_left)
 		OK(orch_sandbox_start_wait(sandbox, 10000, e));
 		snprintf(name, sizeof(name), "%s", orch_scope_name(orch_sandbox_scope(sandbox)));
 		ck_assert_int_eq(run(sandbox, SH(script)).status, 1);
-		snprintf(command, sizeof(command), "find /sys/fs/cgroup -name '%s*' 2>/dev/null | wc -l", name);
+		snprintf(command, sizeof(command),
+			 "find /sys/fs/cgroup -name '%s*' 2>/dev/null | wc -l", name);
 		ck_assert_uint_eq(count_lines(command), 0);
 		snprintf(command, sizeof(command), "pgrep -c -U %u", uid);
 		if (uid != geteuid())

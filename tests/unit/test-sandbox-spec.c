@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reader of specifications in orch-reaper, linked here by itself: what it refuses, and that no damage to a good
- * specification makes it read outside (run this under -Db_sanitize=address to see that it does not).
+ * The reader of specifications in orch-reaper, linked here by itself: what it refuses, and that no
+ * damage to a good specification makes it read outside (run this under -Db_sanitize=address to see
+ * that it does not).
  */
 #include <check.h>
 #include <fcntl.h>
@@ -66,7 +67,8 @@ static struct confine *load(const void *bytes, size_t length, int seals, struct 
 {
 	int fd = memfd_create("spec", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-	ck_assert(fd >= 0 && write(fd, bytes, length) == (ssize_t)length && fcntl(fd, F_ADD_SEALS, seals) == 0);
+	ck_assert(fd >= 0 && write(fd, bytes, length) == (ssize_t)length &&
+		  fcntl(fd, F_ADD_SEALS, seals) == 0);
 	struct confine *confine = confine_load(fd, error);
 
 	close(fd);
@@ -104,7 +106,8 @@ END_TEST
 		struct good spec = good_spec();                                                    \
 		struct setup_error error = {0};                                                    \
 		spec.member = (value);                                                             \
-		ck_assert_msg(load(&spec, sizeof(spec), SEALS, &error) == NULL, #member " = " #value); \
+		ck_assert_msg(load(&spec, sizeof(spec), SEALS, &error) == NULL,                    \
+			      #member " = " #value);                                               \
 		ck_assert(error.code == ORCH_EPROTO && strcmp(error.step, "spec") == 0);           \
 	} while (0)
 
@@ -132,15 +135,15 @@ START_TEST(bad_ones_are_refused)
 	BAD(header.strings_length, UINT32_MAX);
 	BAD(header.hostname, 64);
 	BAD(header.cwd, 1); /* not absolute */
-	BAD(env[0], 1);     /* no '=' */
+	BAD(env[0], 1);	    /* no '=' */
 	BAD(env[1], UINT32_MAX);
 	BAD(mounts[0].host, 1);
 	BAD(mounts[1].inner, 64);
 	BAD(mounts[0].access, 0);
 	BAD(mounts[0].access, 16);
-	BAD(strings[23], 'a');       /* "a/..." */
-	BAD(strings[27], '/');       /* "//" */
-	BAD(strings[27], '.');       /* "/./b": a '.' alone */
+	BAD(strings[23], 'a'); /* "a/..." */
+	BAD(strings[27], '/'); /* "//" */
+	BAD(strings[27], '.'); /* "/./b": a '.' alone */
 }
 END_TEST
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * orch_sandbox: builder, start, run, spawn, listener, connect, limits, ownership, refusals, report. What is tried
- * against the walls is in test-sandbox-attacks.c.
+ * orch_sandbox: builder, start, run, spawn, listener, connect, limits, ownership, refusals, report.
+ * What is tried against the walls is in test-sandbox-attacks.c.
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -15,7 +15,7 @@
 
 #include "sandbox-fixture.h"
 
-/* --- running ------------------------------------------------------------------------------------------ */
+/* --- running -------------------------------------------------------------------------------- */
 
 START_TEST(exit_codes_pass_exactly)
 {
@@ -61,7 +61,8 @@ START_TEST(failures_before_the_program_are_errors)
 	orch_sandbox_unref(sandbox);
 	sandbox = sandbox_new(ctx, NULL);
 	OK(orch_sandbox_add_path(sandbox, "/no/such/path", NULL, ORCH_PATH_READ, e));
-	REFUSED(ORCH_ENOENT, "/no/such/path", orch_sandbox_run(sandbox, SH("exit 1"), NULL, &result, e));
+	REFUSED(ORCH_ENOENT, "/no/such/path",
+		orch_sandbox_run(sandbox, SH("exit 1"), NULL, &result, e));
 	ck_assert_ptr_eq(result, ctx); /* untouched */
 	/* It stays refused, and says so. */
 	REFUSED(ORCH_ENOENT, "/no/such/path", orch_sandbox_start_wait(sandbox, 1000, e));
@@ -88,7 +89,8 @@ START_TEST(output_input_and_their_limits)
 	opts.input = "one\0two";
 	opts.input_length = 7;
 	opts.output_limit = 1000;
-	OK(orch_sandbox_run(sandbox, SH("cat; head -c 300000 /dev/zero >&2; echo x >&2"), &opts, &result, e));
+	OK(orch_sandbox_run(sandbox, SH("cat; head -c 300000 /dev/zero >&2; echo x >&2"), &opts,
+			    &result, e));
 	ck_assert_int_eq(orch_sandbox_result_status(result), 0);
 	ck_assert_mem_eq(orch_sandbox_result_output(result, 1, &length), "one\0two", 7);
 	ck_assert_uint_eq(length, 7);
@@ -107,7 +109,8 @@ START_TEST(output_input_and_their_limits)
 	ck_assert_uint_eq(length, 900000);
 	orch_sandbox_result_unref(result);
 	orch_sandbox_unref(sandbox);
-	ck_assert_str_eq(run(sandbox_new(ctx, NULL), SH("cat; readlink /proc/self/fd/0")).out, "/dev/null\n");
+	ck_assert_str_eq(run(sandbox_new(ctx, NULL), SH("cat; readlink /proc/self/fd/0")).out,
+			 "/dev/null\n");
 	orch_ctx_unref(ctx);
 }
 END_TEST
@@ -121,8 +124,8 @@ START_TEST(timeout_is_a_result)
 
 	orch_run_opts_init(&opts);
 	opts.timeout_ms = 300;
-	struct outcome outcome =
-		run_opts(sandbox_new(ctx, NULL), SH("trap '' TERM; echo begun; sleep 60; echo end"), &opts);
+	struct outcome outcome = run_opts(
+		sandbox_new(ctx, NULL), SH("trap '' TERM; echo begun; sleep 60; echo end"), &opts);
 
 	ck_assert_int_eq(outcome.status, ORCH_ETIMEDOUT);
 	ck_assert_str_eq(outcome.out, "begun\n");
@@ -137,8 +140,9 @@ START_TEST(grandchild_that_holds_stdout)
 	become(_i);
 	orch_ctx *ctx = ctx_new();
 	int64_t began = now_ms();
-	struct outcome outcome = run(sandbox_new(ctx, NULL),
-				     SH("setsid sh -c 'trap \"\" TERM HUP; sleep 60' & echo done; exit 3"));
+	struct outcome outcome =
+		run(sandbox_new(ctx, NULL),
+		    SH("setsid sh -c 'trap \"\" TERM HUP; sleep 60' & echo done; exit 3"));
 
 	ck_assert_int_eq(outcome.status, 3);
 	ck_assert_str_eq(outcome.out, "done\n");
@@ -158,13 +162,16 @@ START_TEST(what_a_program_finds)
 	OK(orch_sandbox_set_env(sandbox, "MINE", "a=b", e));
 	OK(orch_sandbox_set_env(sandbox, "MINE", "c", e));
 	OK(orch_sandbox_set_env(sandbox, "LANG", NULL, e));
-	struct outcome outcome = run(sandbox, SH("env | grep -v '^_=\\|^SHLVL=\\|^OLDPWD=' | sort; pwd; id -u; id -g; id -G; "
-						 "umask; hostname; echo $HOME; test -w $HOME && ls -A $HOME /tmp"));
+	struct outcome outcome =
+		run(sandbox,
+		    SH("env | grep -v '^_=\\|^SHLVL=\\|^OLDPWD=' | sort; pwd; id -u; id -g; id -G; "
+		       "umask; hostname; echo $HOME; test -w $HOME && ls -A $HOME /tmp"));
 
-	ck_assert_str_eq(outcome.out, "HOME=/tmp/home\nMINE=c\n"
-				      "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
-				      "PWD=/work\nTMPDIR=/tmp\n/work\n1000\n1000\n1000\n0022\nsandbox\n"
-				      "/tmp/home\n/tmp:\nhome\n\n/tmp/home:\n");
+	ck_assert_str_eq(outcome.out,
+			 "HOME=/tmp/home\nMINE=c\n"
+			 "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
+			 "PWD=/work\nTMPDIR=/tmp\n/work\n1000\n1000\n1000\n0022\nsandbox\n"
+			 "/tmp/home\n/tmp:\nhome\n\n/tmp/home:\n");
 	/* Entries of a spawn are added, its working directory wins. */
 	sandbox = sandbox_new(ctx, NULL);
 	OK(orch_sandbox_start_wait(sandbox, 10000, e));
@@ -194,7 +201,8 @@ START_TEST(the_usual_tools_run)
 	OK(orch_sandbox_set_workspace(sandbox, new_folder(), NULL, e));
 	struct outcome outcome = run(
 		sandbox,
-		SH("set -e; git init -q r; cd r; git config user.email a@b; git config user.name n\n"
+		SH("set -e; git init -q r; cd r; git config user.email a@b; git config user.name "
+		   "n\n"
 		   "echo 1 > f; git add f; git commit -qm one; git log --format=%s\n"
 		   "echo 'int main(void){return 0;}' > a.c; cc a.c -o a; ./a; echo compiled\n"
 		   "python3 - <<'E'\n"
@@ -227,14 +235,16 @@ START_TEST(an_empty_root_is_empty)
 	/* What is declared is there, and nothing else. */
 	OK(orch_sandbox_new(ctx, &opts, &sandbox, e));
 	OK(orch_sandbox_add_path(sandbox, "/usr", NULL, ORCH_PATH_READ | ORCH_PATH_EXEC, e));
-	OK(orch_sandbox_add_path(sandbox, "/usr/lib64", "/lib64", ORCH_PATH_READ | ORCH_PATH_EXEC, e));
+	OK(orch_sandbox_add_path(sandbox, "/usr/lib64", "/lib64", ORCH_PATH_READ | ORCH_PATH_EXEC,
+				 e));
 	OK(orch_sandbox_add_path(sandbox, "/usr/lib", "/lib", ORCH_PATH_READ | ORCH_PATH_EXEC, e));
-	ck_assert_str_eq(run(sandbox, ARGV("/usr/bin/ls", "/")).out, "dev\nlib\nlib64\nproc\ntmp\nusr\n");
+	ck_assert_str_eq(run(sandbox, ARGV("/usr/bin/ls", "/")).out,
+			 "dev\nlib\nlib64\nproc\ntmp\nusr\n");
 	orch_ctx_unref(ctx);
 }
 END_TEST
 
-/* --- builder ------------------------------------------------------------------------------------------- */
+/* --- builder -------------------------------------------------------------------------------- */
 
 START_TEST(bad_arguments_are_named)
 {
@@ -311,7 +321,8 @@ START_TEST(start_calls_back_once)
 
 	OK(orch_sandbox_start(sandbox, on_start, &inner, count_destroy, e));
 	ck_assert_int_eq(inner, 0); /* never inside a setter */
-	REFUSED(ORCH_ESTATE, "started", orch_sandbox_start(sandbox, on_start, &inner, count_destroy, e));
+	REFUSED(ORCH_ESTATE, "started",
+		orch_sandbox_start(sandbox, on_start, &inner, count_destroy, e));
 	ck_assert_int_eq(destroyed, 1);
 	REFUSED(ORCH_ESTATE, "started", orch_sandbox_set_env(sandbox, "A", "b", e));
 	OK(orch_sandbox_start_wait(sandbox, 10000, e));
@@ -328,7 +339,7 @@ START_TEST(start_calls_back_once)
 }
 END_TEST
 
-/* --- network ------------------------------------------------------------------------------------------- */
+/* --- network -------------------------------------------------------------------------------- */
 
 static void on_connect(void *userdata, int32_t fd, const orch_error *error)
 {
@@ -357,17 +368,19 @@ START_TEST(listener_and_connect)
 	ck_assert_int_ge(listener, 0);
 	ck_assert(fcntl(listener, F_GETFD) & FD_CLOEXEC);
 	orch_proc_opts_init(&proc_opts);
-	/* The port is the host's: nobody inside can take it. Then a server of its own on another. */
-	proc_opts.argv = ARGV("/usr/bin/python3", "-c",
-			      "import socket\n"
-			      "c = socket.create_connection(('127.0.0.1', 8080)); c.send(b'x')\n"
-			      "for reuse in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):\n"
-			      "  for where in ('127.0.0.1', '0.0.0.0'):\n"
-			      "    t = socket.socket(); t.setsockopt(socket.SOL_SOCKET, reuse, 1)\n"
-			      "    try: t.bind((where, 8080)); t.listen(); c.send(b'!')\n"
-			      "    except OSError: pass\n"
-			      "s = socket.socket(); s.bind(('127.0.0.1', 5000)); s.listen(); c.send(b'y')\n"
-			      "a = s.accept()[0]; a.send(a.recv(1)); c.recv(1)\n");
+	/* The port is the host's: nobody inside can take it. Then a server of its own on another.
+	 */
+	proc_opts.argv =
+		ARGV("/usr/bin/python3", "-c",
+		     "import socket\n"
+		     "c = socket.create_connection(('127.0.0.1', 8080)); c.send(b'x')\n"
+		     "for reuse in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):\n"
+		     "  for where in ('127.0.0.1', '0.0.0.0'):\n"
+		     "    t = socket.socket(); t.setsockopt(socket.SOL_SOCKET, reuse, 1)\n"
+		     "    try: t.bind((where, 8080)); t.listen(); c.send(b'!')\n"
+		     "    except OSError: pass\n"
+		     "s = socket.socket(); s.bind(('127.0.0.1', 5000)); s.listen(); c.send(b'y')\n"
+		     "a = s.accept()[0]; a.send(a.recv(1)); c.recv(1)\n");
 	OK(orch_sandbox_spawn(sandbox, &proc_opts, &proc, e));
 	struct pollfd poller = {.fd = listener, .events = POLLIN};
 
@@ -409,7 +422,7 @@ START_TEST(listener_and_connect)
 }
 END_TEST
 
-/* --- paths --------------------------------------------------------------------------------------------- */
+/* --- paths ---------------------------------------------------------------------------------- */
 
 static void check_access(uint32_t landlock)
 {
@@ -429,15 +442,19 @@ static void check_access(uint32_t landlock)
 	OK(orch_sandbox_add_path(sandbox, runnable, "/x", ORCH_PATH_READ | ORCH_PATH_EXEC, e));
 	OK(orch_sandbox_add_path(sandbox, in(read_only, "file"), "/one/file", ORCH_PATH_READ, e));
 	/* codex#20716: the host path is a symbolic link; it is resolved once. */
-	OK(orch_sandbox_add_path(sandbox, in(writable, "declared-link"), "/linked", ORCH_PATH_READ | ORCH_PATH_EXEC, e));
-	struct outcome outcome = run(
-		sandbox,
-		SH("exec 2>/dev/null; cat /r/file /one/file; echo new > /w/file; mkdir /w/d; mv /w/d /w/e\n"
-		   "for c in 'echo x > /r/file' 'rm /r/file' 'mkdir /r/d' 'mv /r/file /w/f' 'ln /r/file /w/f'"
-		   " 'truncate -s 0 /r/file' 'chmod 777 /r/file' 'touch /r/file' /r/run 'touch /x/new' 'touch /new'"
-		   " 'echo x > /one/file' 'touch /etc/x' 'touch /dev/x'; do\n"
-		   "  sh -c \"$c\" && echo \"BROKEN $c\"; done; cp /x/run /w/; /w/run && echo BROKEN noexec\n"
-		   "/x/run; /linked"));
+	OK(orch_sandbox_add_path(sandbox, in(writable, "declared-link"), "/linked",
+				 ORCH_PATH_READ | ORCH_PATH_EXEC, e));
+	struct outcome outcome =
+		run(sandbox, SH("exec 2>/dev/null; cat /r/file /one/file; echo new > /w/file; "
+				"mkdir /w/d; mv /w/d /w/e\n"
+				"for c in 'echo x > /r/file' 'rm /r/file' 'mkdir /r/d' 'mv /r/file "
+				"/w/f' 'ln /r/file /w/f'"
+				" 'truncate -s 0 /r/file' 'chmod 777 /r/file' 'touch /r/file' "
+				"/r/run 'touch /x/new' 'touch /new'"
+				" 'echo x > /one/file' 'touch /etc/x' 'touch /dev/x'; do\n"
+				"  sh -c \"$c\" && echo \"BROKEN $c\"; done; cp /x/run /w/; /w/run "
+				"&& echo BROKEN noexec\n"
+				"/x/run; /linked"));
 
 	ck_assert_str_eq(outcome.out, "texttextran\nran\n");
 	ck_assert(holds(in(writable, "file"), "new\n") && access(in(writable, "e"), F_OK) == 0);
@@ -462,20 +479,26 @@ START_TEST(a_protected_folder_can_not_be_moved_away)
 	orch_sandbox *sandbox = sandbox_new(ctx, NULL);
 	char *work = new_folder();
 
-	mkdir(in(work, "a"), 0755), mkdir(in(work, "a/.git"), 0755), mkdir(in(work, "a/.git/hooks"), 0755);
+	mkdir(in(work, "a"), 0755), mkdir(in(work, "a/.git"), 0755),
+		mkdir(in(work, "a/.git/hooks"), 0755);
 	put(in(work, "a/.git/hooks/pre-commit"), "good");
 	OK(orch_sandbox_set_workspace(sandbox, work, NULL, e));
-	OK(orch_sandbox_add_path(sandbox, in(work, "a/.git/hooks"), "/work/a/.git/hooks", ORCH_PATH_READ, e));
+	OK(orch_sandbox_add_path(sandbox, in(work, "a/.git/hooks"), "/work/a/.git/hooks",
+				 ORCH_PATH_READ, e));
 	struct outcome outcome = run(
-		sandbox, SH("exec 2>/dev/null; cd /work; echo bad > a/.git/x && mv a/.git/x a/.git/y && echo moved\n"
-			    "for c in 'mv a/.git/y a/.git/hooks/pre-commit' 'ln a/.git/y a/.git/hooks/new'"
-			    " 'mv a/.git/hooks a/.git/h' 'mv a/.git a/g' 'mv a b' 'rm -r a/.git/hooks' 'rmdir a/.git/hooks'; do\n"
-			    "  sh -c \"$c\" && echo \"BROKEN $c\"; done; mkdir -p a/.git/hooks\n"
-			    "echo bad > a/.git/hooks/pre-commit || echo refused"));
+		sandbox,
+		SH("exec 2>/dev/null; cd /work; echo bad > a/.git/x && mv a/.git/x a/.git/y && "
+		   "echo moved\n"
+		   "for c in 'mv a/.git/y a/.git/hooks/pre-commit' 'ln a/.git/y a/.git/hooks/new'"
+		   " 'mv a/.git/hooks a/.git/h' 'mv a/.git a/g' 'mv a b' 'rm -r a/.git/hooks' "
+		   "'rmdir a/.git/hooks'; do\n"
+		   "  sh -c \"$c\" && echo \"BROKEN $c\"; done; mkdir -p a/.git/hooks\n"
+		   "echo bad > a/.git/hooks/pre-commit || echo refused"));
 
 	ck_assert_str_eq(outcome.out, "moved\nrefused\n");
 	ck_assert(holds(in(work, "a/.git/hooks/pre-commit"), "good"));
-	ck_assert(access(in(work, "a/.git/y"), F_OK) == 0); /* control: beside it everything is writable */
+	ck_assert(access(in(work, "a/.git/y"), F_OK) ==
+		  0); /* control: beside it everything is writable */
 	orch_ctx_unref(ctx);
 }
 END_TEST
@@ -511,7 +534,8 @@ START_TEST(folders_below_closed_ones)
 	orch_sandbox *sandbox = sandbox_new(ctx, NULL);
 
 	OK(orch_sandbox_set_workspace(sandbox, in(closed, "work"), NULL, e));
-	ck_assert_str_eq(run(sandbox, SH("cat file; echo ours > file; id -u; stat -c %u .")).out, "mine1000\n1000\n");
+	ck_assert_str_eq(run(sandbox, SH("cat file; echo ours > file; id -u; stat -c %u .")).out,
+			 "mine1000\n1000\n");
 	ck_assert(holds(in(closed, "work/file"), "ours\n"));
 	orch_ctx_unref(ctx);
 }
@@ -527,7 +551,8 @@ START_TEST(ownership_stays_inside)
 	char *work = new_folder(), *outside = new_folder();
 	struct stat st;
 
-	put(in(outside, "linked"), "a"), put(in(outside, "hard"), "b"), put(in(outside, "secret"), "c");
+	put(in(outside, "linked"), "a"), put(in(outside, "hard"), "b"),
+		put(in(outside, "secret"), "c");
 	chmod(in(outside, "secret"), 0600);
 	mkdir(in(work, "d"), 0755), put(in(work, "d/f"), "d");
 	symlink(in(outside, "linked"), in(work, "d/link"));
@@ -537,7 +562,8 @@ START_TEST(ownership_stays_inside)
 	uint32_t uid = orch_sandbox_host_uid(sandbox);
 
 	ck_assert(uid >= 0x60000000 && uid <= 0x6fffffff);
-	struct outcome outcome = run(sandbox, SH("cat d/hard; echo x > d/hard || echo refused; echo x > d/f"));
+	struct outcome outcome =
+		run(sandbox, SH("cat d/hard; echo x > d/hard || echo refused; echo x > d/f"));
 
 	ck_assert_str_eq(outcome.out, "brefused\n");
 	ck_assert(stat(in(work, "d/f"), &st) == 0 && st.st_uid == uid && st.st_gid == uid);
@@ -570,7 +596,8 @@ START_TEST(a_worktree_runs)
 	snprintf(text, sizeof(text), "gitdir: %s\n", real);
 	put(in(work, ".git"), text);
 	OK(orch_sandbox_set_workspace(sandbox, work, NULL, e));
-	struct outcome outcome = run(sandbox, SH("cat $(cut -d' ' -f2 .git)/config 2>/dev/null || echo hidden"));
+	struct outcome outcome =
+		run(sandbox, SH("cat $(cut -d' ' -f2 .git)/config 2>/dev/null || echo hidden"));
 
 	ck_assert_str_eq(outcome.out, "hidden\n");
 	ck_assert(holds(in(real, "config"), "real"));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The seccomp program. Allowed by default, so that compilers, interpreters and the agents' own programs run; denied
- * is what reaches out of the namespaces, widens the kernel's surface, or gets around the other layers. Calls newer
- * than this list give ENOSYS, as on an older kernel.
+ * The seccomp program. Allowed by default, so that compilers, interpreters and the agents' own
+ * programs run; denied is what reaches out of the namespaces, widens the kernel's surface, or gets
+ * around the other layers. Calls newer than this list give ENOSYS, as on an older kernel.
  */
 #include <asm/unistd.h>
 #include <errno.h>
@@ -15,7 +15,8 @@
 
 #include "../sandbox-private.h"
 
-/* Numbers from 424 on are the same on every architecture; the highest that was read is Linux 6.18's. */
+/* Numbers from 424 on are the same on every architecture; the highest that was read is
+ * Linux 6.18's. */
 #define LAST_KNOWN 470
 #define LAST_FUTURE 560
 
@@ -43,7 +44,8 @@ static const struct {
 	{SCMP_SYS(perf_event_open), EPERM},
 	{SCMP_SYS(userfaultfd), EPERM},
 	{SCMP_SYS(fanotify_init), EPERM},
-	/* ptrace itself stays (debuggers, LeakSanitizer): only the load's own processes are in reach. */
+	/* ptrace itself stays (debuggers, LeakSanitizer): only the load's own processes are in
+	   reach. */
 	{SCMP_SYS(process_vm_readv), EPERM},
 	{SCMP_SYS(process_vm_writev), EPERM},
 	{SCMP_SYS(pidfd_getfd), EPERM},
@@ -99,9 +101,11 @@ static int deny_calls(scmp_filter_ctx filter)
 	int result = 0;
 
 	for (size_t i = 0; result == 0 && i < sizeof(denied) / sizeof(denied[0]); i++) {
-		result = seccomp_rule_add(filter, SCMP_ACT_ERRNO(denied[i].error), denied[i].call, 0);
+		result = seccomp_rule_add(filter, SCMP_ACT_ERRNO(denied[i].error), denied[i].call,
+					  0);
 		/* A call that this architecture does not have. */
-		if (result == -EDOM || result == -EFAULT || (result == -EINVAL && denied[i].call < 0))
+		if (result == -EDOM || result == -EFAULT ||
+		    (result == -EINVAL && denied[i].call < 0))
 			result = 0;
 	}
 	for (int call = LAST_KNOWN + 1; result == 0 && call <= LAST_FUTURE; call++)
@@ -111,8 +115,9 @@ static int deny_calls(scmp_filter_ctx filter)
 
 static int deny_namespaces(scmp_filter_ctx filter)
 {
-	static const uint64_t flags[] = {CLONE_NEWUSER, CLONE_NEWNS,  CLONE_NEWPID,    CLONE_NEWNET,
-					 CLONE_NEWIPC,  CLONE_NEWUTS, CLONE_NEWCGROUP, CLONE_NEWTIME};
+	static const uint64_t flags[] = {CLONE_NEWUSER,	  CLONE_NEWNS,	CLONE_NEWPID,
+					 CLONE_NEWNET,	  CLONE_NEWIPC, CLONE_NEWUTS,
+					 CLONE_NEWCGROUP, CLONE_NEWTIME};
 	int result = 0;
 
 	for (size_t i = 0; result == 0 && i < sizeof(flags) / sizeof(flags[0]); i++) {
@@ -149,7 +154,8 @@ static int deny_sockets(scmp_filter_ctx filter)
 	int result = 0;
 
 	for (uint64_t family = 0; result == 0 && family <= last; family++) {
-		if (family == AF_UNIX || family == AF_INET || family == AF_INET6 || family == AF_NETLINK)
+		if (family == AF_UNIX || family == AF_INET || family == AF_INET6 ||
+		    family == AF_NETLINK)
 			continue;
 		result = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
 					  SCMP_A0(SCMP_CMP_MASKED_EQ, LOW, family));
@@ -158,11 +164,12 @@ static int deny_sockets(scmp_filter_ctx filter)
 		result = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
 					  SCMP_A0(SCMP_CMP_GT, last));
 	if (result == 0)
-		result = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 2,
-					  SCMP_A0(SCMP_CMP_EQ, AF_NETLINK), SCMP_A2(SCMP_CMP_NE, 0));
+		result =
+			seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 2,
+					 SCMP_A0(SCMP_CMP_EQ, AF_NETLINK), SCMP_A2(SCMP_CMP_NE, 0));
 	if (result == 0)
-		result = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socketpair), 1,
-					  SCMP_A0(SCMP_CMP_NE, AF_UNIX));
+		result = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT),
+					  SCMP_SYS(socketpair), 1, SCMP_A0(SCMP_CMP_NE, AF_UNIX));
 	return result;
 }
 
@@ -224,8 +231,8 @@ int32_t orch_sandbox_filter(const void **ret_program, size_t *ret_length, orch_e
 {
 	pthread_once(&once, make_shared);
 	if (shared_result < 0)
-		return orch_fail(reterr, shared_result == -ENOMEM ? ORCH_ENOMEM : ORCH_ESYS, -shared_result,
-				 "seccomp", "the filter can not be made");
+		return orch_fail(reterr, shared_result == -ENOMEM ? ORCH_ENOMEM : ORCH_ESYS,
+				 -shared_result, "seccomp", "the filter can not be made");
 	*ret_program = shared_program.data;
 	*ret_length = shared_program.length;
 	return 0;
