@@ -183,8 +183,7 @@ static void on_up_header(void *userdata, const char *name, const char *value)
 	else if (strcasecmp(name, "content-encoding") == 0)
 		op->encoded = op->encoded || strcasecmp(value, "identity") != 0;
 	else if (strcasecmp(name, "content-type") == 0)
-		meter_init(&op->meter, op->operation == OPERATION_OPENAI,
-			   strncasecmp(value, "text/event-stream", 17) == 0);
+		meter_init(&op->meter, strncasecmp(value, "text/event-stream", 17) == 0);
 	if (!header_value_valid(value) ||
 	    op->down_headers.length + strlen(name) + strlen(value) + 2 > HEADERS_LIMIT)
 		return;
@@ -440,7 +439,7 @@ void ai_dispatch(struct op *op)
 		return;
 	}
 	broker_scrub(op->broker, &op->scrub);
-	meter_init(&op->meter, op->operation == OPERATION_OPENAI, false);
+	meter_init(&op->meter, false);
 	op->phase = OP_DISPATCHED;
 	broker_tell(op->broker, op->principal, op->operation, ORCH_OPERATION_DISPATCHED, "", 0, 0);
 	if (start(op))

@@ -228,7 +228,7 @@ enum op_phase {
 	OP_ENDED,      /* settled and recorded, or never admitted */
 };
 
-enum route { ROUTE_HELLO, ROUTE_INFERENCE, ROUTE_COUNT, ROUTE_PLAIN, ROUTE_NOTIFY, ROUTE_ROOT };
+enum route { ROUTE_HELLO, ROUTE_INFERENCE, ROUTE_COUNT, ROUTE_PLAIN, ROUTE_NOTIFY };
 
 struct op {
 	unsigned references;

@@ -164,10 +164,9 @@ static void on_response_value(void *userdata, const char *path, enum json_scan_t
 	}
 }
 
-void meter_init(struct meter *meter, bool openai, bool sse)
+void meter_init(struct meter *meter, bool sse)
 {
 	memset(meter, 0, sizeof(*meter));
-	meter->openai = openai;
 	meter->sse = sse;
 	json_scan_init(&meter->scan, on_response_value, meter);
 }

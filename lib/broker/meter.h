@@ -36,7 +36,7 @@ struct usage {
 enum sse_state { SSE_FIELD, SSE_SPACE, SSE_DATA, SSE_SKIP };
 
 struct meter {
-	bool openai, sse;
+	bool sse;
 	struct json_scan scan;
 	bool scan_used;
 	enum sse_state state;
@@ -51,7 +51,7 @@ struct meter {
 	int64_t resets_at_s, resets_in_s; /* of an error body; 0: not told */
 };
 
-void meter_init(struct meter *meter, bool openai, bool sse);
+void meter_init(struct meter *meter, bool sse);
 void meter_feed(struct meter *meter, const char *bytes, size_t length);
 
 struct prices {

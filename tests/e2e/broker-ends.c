@@ -643,6 +643,42 @@ static unsigned open_fds(bool inherited_only)
 	return count;
 }
 
+START_TEST(signals_of_the_host_are_left_alone)
+{
+	struct sigaction before[32], after[32];
+	sigset_t mask_before, mask_after, pending;
+	struct orch_upstream_opts opts;
+	for (int number = 1; number < 32; number++)
+		sigaction(number, NULL, &before[number]);
+	ck_assert_ptr_eq(before[SIGPIPE].sa_handler, SIG_DFL);
+	/* The kernel fills in only a part of them. */
+	sigemptyset(&mask_before);
+	sigemptyset(&mask_after);
+	pthread_sigmask(SIG_SETMASK, NULL, &mask_before);
+	/* A client that goes in mid-stream, an upstream that does, and a name that needs a resolver. */
+	set_upstream(fixture, "ai.anthropic", "sse-20-10", false);
+	struct ask *a = ask_start(fixture, "cut:300:POST", MESSAGES, JSON_BODY, SMALL);
+	ask_wait(fixture, a);
+	ask_free(a);
+	run_ms(fixture, 300);
+	set_upstream(fixture, "ai.anthropic", "drop", false);
+	expect(502, "upstream_lost");
+	orch_upstream_opts_init(&opts);
+	opts.base_url = "http://does-not-exist.invalid";
+	ck_assert_int_eq(
+		orch_broker_set_upstream(fixture->broker, "ai.anthropic", &opts, NULL), 0);
+	expect(502, "upstream_unreachable");
+	for (int number = 1; number < 32; number++) {
+		sigaction(number, NULL, &after[number]);
+		ck_assert_ptr_eq(before[number].sa_handler, after[number].sa_handler);
+	}
+	pthread_sigmask(SIG_SETMASK, NULL, &mask_after);
+	ck_assert_int_eq(memcmp(&mask_before, &mask_after, sizeof(mask_after)), 0);
+	sigpending(&pending);
+	ck_assert(sigisemptyset(&pending));
+}
+END_TEST
+
 START_TEST(no_descriptor_leaks)
 {
 	static const char *const modes[] = {"usage-1-1", "drop", "die", "sse-3-1", "hold-100-1-1"};
@@ -724,6 +760,7 @@ TCase *ends_cases(void)
 	tcase_add_test(cases, revoke_cuts_and_counts);
 	tcase_add_test(cases, callback_may_revoke_and_drop_the_broker);
 	tcase_add_test(cases, dropping_the_broker_ends_what_is_in_flight);
+	tcase_add_test(cases, signals_of_the_host_are_left_alone);
 	tcase_add_test(cases, no_descriptor_leaks);
 	tcase_add_test(cases, works_in_a_foreign_loop);
 	return cases;

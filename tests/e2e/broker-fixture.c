@@ -305,9 +305,11 @@ static void exchange(struct ask *ask)
 		if (count <= 0)
 			break;
 		orch_buf_add(&in, block, (size_t)count);
-		char *split = strstr(in.data, "\r\n\r\n");
-		if (split && split + 4 < in.data + in.length && !(ask->reply.first_body_s > 0))
-			ask->reply.first_body_s = seconds() - began;
+		if (!(ask->reply.first_body_s > 0)) {
+			const char *split = strstr(in.data, "\r\n\r\n");
+			if (split && split + 4 < in.data + in.length)
+				ask->reply.first_body_s = seconds() - began;
+		}
 		if (ask->stop_after && in.length >= ask->stop_after)
 			break;
 	}

@@ -200,7 +200,7 @@ END_TEST
 
 static void meter_in_pieces(struct meter *meter, bool sse, const char *text, size_t piece)
 {
-	meter_init(meter, false, sse);
+	meter_init(meter, sse);
 	size_t length = strlen(text);
 	for (size_t at = 0; at < length; at += piece)
 		meter_feed(meter, text + at, piece < length - at ? piece : length - at);
@@ -270,7 +270,7 @@ START_TEST(quota_takes_the_last_of_what_is_exhausted)
 	const int64_t now = 1700000000000;
 	struct quota quota = {0};
 	struct meter meter;
-	meter_init(&meter, false, false);
+	meter_init(&meter, false);
 	ck_assert_int_eq(quota_resets_at_ms(&quota, &meter, now), 0);
 	quota_header(&quota, "Retry-After", "30", now);
 	ck_assert_int_eq(quota_resets_at_ms(&quota, &meter, now), now + 30000);
@@ -299,7 +299,7 @@ START_TEST(quota_takes_the_last_of_what_is_exhausted)
 	quota_header(&other, "retry-after", "soon", now);
 	quota_header(&other, "anthropic-ratelimit-unified-status", "rejected", now);
 	quota_header(&other, "anthropic-ratelimit-unified-reset", "99999999999999999999", now);
-	meter_init(&meter, false, false);
+	meter_init(&meter, false);
 	ck_assert_int_eq(quota_resets_at_ms(&other, &meter, now), 0);
 }
 END_TEST
