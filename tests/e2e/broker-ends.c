@@ -651,9 +651,6 @@ START_TEST(signals_of_the_host_are_left_alone)
 	for (int number = 1; number < 32; number++)
 		sigaction(number, NULL, &before[number]);
 	ck_assert_ptr_eq(before[SIGPIPE].sa_handler, SIG_DFL);
-	/* The kernel fills in only a part of them. */
-	sigemptyset(&mask_before);
-	sigemptyset(&mask_after);
 	pthread_sigmask(SIG_SETMASK, NULL, &mask_before);
 	/* A client that goes in mid-stream, an upstream that does, and a name that needs a resolver. */
 	set_upstream(fixture, "ai.anthropic", "sse-20-10", false);
@@ -668,12 +665,12 @@ START_TEST(signals_of_the_host_are_left_alone)
 	ck_assert_int_eq(
 		orch_broker_set_upstream(fixture->broker, "ai.anthropic", &opts, NULL), 0);
 	expect(502, "upstream_unreachable");
+	pthread_sigmask(SIG_SETMASK, NULL, &mask_after);
 	for (int number = 1; number < 32; number++) {
 		sigaction(number, NULL, &after[number]);
 		ck_assert_ptr_eq(before[number].sa_handler, after[number].sa_handler);
+		ck_assert_int_eq(sigismember(&mask_before, number), sigismember(&mask_after, number));
 	}
-	pthread_sigmask(SIG_SETMASK, NULL, &mask_after);
-	ck_assert_int_eq(memcmp(&mask_before, &mask_after, sizeof(mask_after)), 0);
 	sigpending(&pending);
 	ck_assert(sigisemptyset(&pending));
 }
