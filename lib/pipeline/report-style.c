@@ -3,7 +3,7 @@
 
 /*
  * Colours keep a contrast of 4.5 or more on their ground in both schemes; states have a sign besides the
- * colour. Under 760 pixels a table row is a card whose cells name their column.
+ * colour. Under 980 pixels a table row is a card whose cells name their column.
  */
 const char report_style[] =
 	":root{color-scheme:light dark;--paper:#f7f6f2;--card:#fff;--ink:#1c2126;--soft:#5a626c;"
@@ -72,7 +72,7 @@ const char report_style[] =
 	"border-top:1px solid var(--line)}\n"
 	"thead th{border-top:0;color:var(--soft);font-weight:500;font-size:.87em;"
 	"overflow-wrap:normal}\n"
-	"tbody th{font-weight:600;min-width:10rem}td code{white-space:nowrap}\n"
+	"tbody th{font-weight:600;min-width:9.4rem}td:not(.num){min-width:6.2rem}td{white-space:pre-line}td code{white-space:nowrap}\n"
 	"td.none{color:var(--soft)}\n"
 	".num{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\n"
 	".chip{display:inline-block;padding:1px 9px 1px 7px;border-radius:20px;font-size:.87em;"
@@ -127,13 +127,12 @@ const char report_style[] =
 	"color:var(--soft);"
 	"font-size:.93em}\n"
 	":focus-visible{outline:2px solid var(--link);outline-offset:2px}\n"
-	"@media (max-width:900px){.tiles{grid-template-columns:repeat(3,1fr)}}\n"
-	"@media (max-width:760px){main{padding:24px 16px 48px}h1{font-size:38px}"
+	"@media (max-width:980px){main{padding:24px 16px 48px}h1{font-size:38px}"
 	".idea{font-size:18px}\n"
-	".tiles{grid-template-columns:repeat(2,1fr)}section{margin-top:36px}\n"
+	".tiles{grid-template-columns:repeat(3,1fr)}section{margin-top:36px}\n"
 	"table,tbody,tr,td,tbody th{display:block}thead{display:none}\n"
 	"tr{padding:10px 14px}tr+tr{border-top:1px solid var(--line)}\n"
-	"tbody th,td{padding:2px 0;border:0}tbody th{font-size:1.05em;min-width:0}\n"
+	"tbody th,td{padding:2px 0;border:0}tbody th{font-size:1.05em;min-width:0}td:not(.num){min-width:0}\n"
 	"td[data-label]{display:grid;grid-template-columns:6.8rem minmax(0,1fr);gap:10px;"
 	"text-align:left}\n"
 	"td[data-label]::before{content:attr(data-label);color:var(--soft);font-size:.93em}\n"
@@ -142,4 +141,5 @@ const char report_style[] =
 	".attempt .who{flex:1 1 12rem}.attempt .end{flex:1 0 100%}\n"
 	".end:empty{display:none}.cost{text-align:left}\n"
 	".pairs{grid-template-columns:minmax(0,1fr);gap:0}.pairs dd{margin-bottom:8px}}\n"
+	"@media (max-width:560px){.tiles{grid-template-columns:repeat(2,1fr)}}\n"
 	"@media print{body{background:#fff}details>*{display:block}nav{display:none}}\n";
