@@ -40,11 +40,11 @@ static const char *source_root(void)
 
 static void setup(void)
 {
+	sealed = path_of("%s/tests/unit/verify/checks", source_root());
 	snprintf(root, sizeof(root), "/tmp/orch-verify-XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(root));
 	trees = path_of("%s/trees", root);
 	scratch = path_of("%s/scratch", root);
-	sealed = path_of("%s/tests/unit/verify/checks", source_root());
 	ck_assert_int_eq(mkdir(trees, 0755), 0);
 	orch_error *error = NULL;
 	ck_assert_msg(orch_ctx_new(NULL, &ctx, &error) == 0, "%s", orch_error_message(error));
