@@ -231,8 +231,7 @@ START_TEST(files_that_are_taken_away_are_noticed)
 		FAILS(ORCH_EPOISONED, orch_journal_find(journal, "k", &action, &error));
 		orch_action_unref(action);
 		orch_journal_unref(journal);
-		free(copy.bytes);
-		kit_teardown();
+			kit_teardown();
 		kit_setup();
 	}
 }
@@ -355,8 +354,6 @@ static void refused(int32_t code, uint32_t flags)
 	ck_assert_ptr_null(journal);
 	same_file(journal_path, &database);
 	same_file(wal_path, &wal);
-	free(database.bytes);
-	free(wal.bytes);
 }
 
 static void refused_both(int32_t code)

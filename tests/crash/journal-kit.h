@@ -50,8 +50,27 @@ static inline void kit_setup(void)
 	kit_paths();
 }
 
+static struct kit_memory {
+	struct kit_memory *next;
+	unsigned char bytes[];
+} *kit_memory;
+
+static inline unsigned char *kit_allocate(size_t size)
+{
+	struct kit_memory *memory = malloc(sizeof(*memory) + size);
+	ck_assert_ptr_nonnull(memory);
+	memory->next = kit_memory;
+	kit_memory = memory;
+	return memory->bytes;
+}
+
 static inline void kit_teardown(void)
 {
+	while (kit_memory) {
+		struct kit_memory *next = kit_memory->next;
+		free(kit_memory);
+		kit_memory = next;
+	}
 	nftw(folder, kit_remove, 8, FTW_DEPTH | FTW_PHYS);
 	nftw(anchor_folder, kit_remove, 8, FTW_DEPTH | FTW_PHYS);
 }
@@ -188,6 +207,7 @@ static inline orch_action *make(orch_journal *journal, const char *key, uint32_t
 	return action;
 }
 
+/* Its bytes live until the test ends. */
 struct file {
 	unsigned char *bytes;
 	size_t length;
@@ -204,7 +224,7 @@ static inline struct file slurp(const char *path)
 	ck_assert_int_eq(fstat(fileno(stream), &status), 0);
 	file.exists = true;
 	file.length = (size_t)status.st_size;
-	file.bytes = malloc(file.length + 1);
+	file.bytes = kit_allocate(file.length + 1);
 	ck_assert_uint_eq(fread(file.bytes, 1, file.length, stream), file.length);
 	fclose(stream);
 	return file;
@@ -218,7 +238,8 @@ static inline void spill(const char *path, const struct file *file)
 	}
 	FILE *stream = fopen(path, "we");
 	ck_assert_ptr_nonnull(stream);
-	ck_assert_uint_eq(fwrite(file->bytes, 1, file->length, stream), file->length);
+	if (file->length)
+		ck_assert_uint_eq(fwrite(file->bytes, 1, file->length, stream), file->length);
 	ck_assert_int_eq(fclose(stream), 0);
 }
 
@@ -228,7 +249,6 @@ static inline void same_file(const char *path, const struct file *before)
 	ck_assert_msg(now.exists == before->exists && now.length == before->length &&
 			      (!now.length || memcmp(now.bytes, before->bytes, now.length) == 0),
 		      "%s changed", path);
-	free(now.bytes);
 }
 
 /* Runs `body` in a child and returns its wait status. */

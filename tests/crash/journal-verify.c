@@ -17,8 +17,10 @@ static int32_t describe(void *userdata, orch_action *action)
 		orch_action_state(action), orch_action_policy(action), orch_action_attempt(action),
 		(unsigned long long)orch_action_generation(action),
 		(long long)orch_action_updated_at_ms(action));
-	fwrite(request, 1, request_length, stream);
-	fwrite(result, 1, result_length, stream);
+	if (request)
+		fwrite(request, 1, request_length, stream);
+	if (result)
+		fwrite(result, 1, result_length, stream);
 	text->length += (size_t)ftell(stream);
 	fclose(stream);
 	return 0;
@@ -67,7 +69,6 @@ START_TEST(each_flipped_byte)
 	}
 	ck_assert_uint_gt(noticed, 300);
 	ck_assert_uint_gt(silent, 0);
-	free(good.bytes);
 }
 END_TEST
 
