@@ -228,6 +228,15 @@ static void say_first_line(const struct run *run, const struct setup *setup, con
 	free(description);
 }
 
+/* A new run where a removed one was: the user took its journal away himself, and the anchor would hold it against him. */
+static void forget_anchor(const char *state, const char *anchor)
+{
+	char *journal = format_text("%s/journal.db", state);
+	if (access(journal, F_OK) < 0 && errno == ENOENT)
+		unlink(anchor);
+	free(journal);
+}
+
 int command_run(const struct options *options, bool resume)
 {
 	if (options->rest_count)
@@ -250,6 +259,8 @@ int command_run(const struct options *options, bool resume)
 		code = EXIT_ERROR;
 		goto out;
 	}
+	if (!resume)
+		forget_anchor(state, anchor);
 	run.interactive = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && !options->json && !options->answers &&
 			  !json_is_true(json_object_get(setup.config, "yes"));
 	run.questions = json_array();

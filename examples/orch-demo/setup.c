@@ -70,9 +70,15 @@ static char *scenario_for(const char *idea, char **ret_names)
 	DIR *dir = opendir(all);
 	struct dirent *entry;
 	while (dir && (entry = readdir(dir))) {
-		if (entry->d_name[0] == '.')
+		char *path = format_text("%s/%s", all, entry->d_name);
+		char *description = format_text("%s/scenario.json", path);
+		bool scenario = entry->d_name[0] != '.' && access(description, F_OK) == 0;
+		free(description);
+		if (!scenario) {
+			free(path);
 			continue;
-		char *path = format_text("%s/%s", all, entry->d_name), *its = scenario_idea(path);
+		}
+		char *its = scenario_idea(path);
 		char *more = format_text("%s%s%s", names, names[0] ? ", " : "", entry->d_name);
 		free(names);
 		names = more;
