@@ -208,6 +208,21 @@ static json_t *death_record(const struct attempt *attempt, const json_t *record)
 	return row;
 }
 
+/*
+ * On a full disk an attempt's work is worth nothing, and judging it would be unjust: if it was the attempt that filled
+ * it that is its end, otherwise it is the host's trouble, and the run waits for room.
+ */
+static int32_t end_with_room(orch_pipeline *p, struct attempt *attempt, const json_t *record, orch_error **reterr)
+{
+	if (workspace_check_room(p, NULL) == 0)
+		return record_end(p, record, attempt->end, attempt->message, reterr);
+	workspace_remove(p, attempt->id);
+	if (workspace_check_room(p, NULL) == 0)
+		return record_end(p, record, "FAILED", "it filled the disk", reterr);
+	int32_t code = record_end(p, record, "NO_SPACE", "the disk is full", reterr);
+	return code < 0 ? code : workspace_check_room(p, reterr);
+}
+
 static void attempt_over(struct attempt *attempt)
 {
 	orch_pipeline *p = attempt->pipeline;
@@ -218,7 +233,7 @@ static void attempt_over(struct attempt *attempt)
 	int32_t code = run_record(p, "death", death_record(attempt, record), &error, ATTEMPT_KEY "DEATH",
 				    ATTEMPT_KEY_OF(record));
 	if (code == 0)
-		code = record_end(p, record, attempt->end, attempt->message, &error);
+		code = end_with_room(p, attempt, record, &error);
 	if (code < 0)
 		pipeline_fail(p, error);
 	unlink_attempt(p, attempt);
@@ -647,6 +662,10 @@ bool attempt_start(orch_pipeline *p, uint32_t role, const char *stage, const cha
 	const json_t *last = model_attempt(p->model, role_name(role), stage, task, 0);
 	uint32_t number = (uint32_t)json_int(last, "attempt") + 1;
 	orch_error *error = NULL;
+	if (workspace_check_room(p, &error) < 0) {
+		pipeline_fail(p, error);
+		return false;
+	}
 	struct attempt *attempt = attempt_new(p, role, stage, task, number);
 	if (!attempt) {
 		orch_fail_memory(&error);

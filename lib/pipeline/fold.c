@@ -118,8 +118,11 @@ static uint32_t overlay_by_name(const char *name)
 
 bool end_is_uncounted(const char *end)
 {
-	return !strcmp(end, "LOST") || !strcmp(end, "QUOTA") || !strcmp(end, "BUDGET") || !strcmp(end, "STOPPED") ||
-	       !strcmp(end, "UNREACHABLE");
+	static const char *const ends[] = {"LOST", "QUOTA", "BUDGET", "STOPPED", "UNREACHABLE", "NO_SPACE"};
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		if (!strcmp(end, ends[i]))
+			return true;
+	return false;
 }
 
 /* --- JSON helpers ------------------------------------------------------------------------------------ */

@@ -189,6 +189,12 @@ static void take_result(struct judgement *judgement, const struct verify_result 
 static void judgement_over(struct judgement *judgement)
 {
 	orch_pipeline *p = judgement->pipeline;
+	orch_error *error = NULL;
+	/* Not the product's fault, and not recorded as such: it is verified again when there is room. */
+	if (judgement->infrastructure && workspace_check_room(p, &error) < 0) {
+		pipeline_fail(p, error);
+		return;
+	}
 	json_t *record = json_pack("{s:s, s:s, s:I, s:s, s:b, s:b, s:s*, s:O, s:O}", "purpose", judgement->purpose, "task",
 				   judgement->task, "attempt", (json_int_t)judgement->attempt, "tree", judgement->tree,
 				   "stub", judgement->stub, "all_passed", judgement->all_passed, "error",

@@ -213,7 +213,7 @@ static int32_t spawn(struct own_tests *tests, orch_error **reterr)
 	const char *const envp[] = {"PYTHONDONTWRITEBYTECODE=1", "DATA=/data", NULL};
 	int fds[2];
 	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
-		return orch_fail(reterr, ORCH_ESYS, errno, "pipe", "pipe: %s", strerror(errno));
+		return orch_fail(reterr, ORCH_ESYS, errno, "pipe", "no pipe for the output");
 	_cleanup_close_ int write_end = fds[1];
 	/* The writer is a program that does not expect a non-blocking stdout. */
 	fcntl(write_end, F_SETFL, 0);
@@ -265,7 +265,7 @@ static int32_t lay_out(orch_pipeline *p, struct own_tests *tests, orch_error **r
 	if (code == 0)
 		code = tree_remove(new, reterr);
 	if (code == 0 && rename(old, new) < 0)
-		code = orch_fail(reterr, ORCH_ESYS, errno, "rename", "%s can not be moved: %s", old, strerror(errno));
+		code = orch_fail(reterr, ORCH_ESYS, errno, "rename", "%s can not be moved", old);
 	if (code == 0)
 		code = tree_remove(base, reterr);
 	if (code == 0)

@@ -210,6 +210,8 @@ int32_t workspace_make(orch_pipeline *p, const json_t *attempt, const char *pack
 /* Adds out, tree or refused to the record of the attempt's end. Idempotent. */
 int32_t workspace_import(orch_pipeline *p, const json_t *attempt, json_t *record, orch_error **reterr);
 void workspace_remove(orch_pipeline *p, const char *id);
+/* ORCH_ENOSPC: the state folder's disk is as good as full. */
+int32_t workspace_check_room(const orch_pipeline *p, orch_error **reterr);
 /* A file that a role left in /work/out. */
 int32_t workspace_answer(orch_pipeline *p, const json_t *attempt, const char *name, void **ret_bytes,
 			 size_t *ret_length, orch_error **reterr);

@@ -245,8 +245,9 @@ int32_t orch_pipeline_run(orch_pipeline *p, int64_t timeout_ms, uint32_t *ret_st
 	orch_pipeline_ref(p);
 	code = orch_ctx_wait(p->ctx, timeout_ms, run_is_done, p, reterr);
 	if (code == 0 && p->failure) {
-		code = orch_fail(reterr, orch_error_code(p->failure), orch_error_errno(p->failure),
-				 orch_error_step(p->failure), "%s", orch_error_message(p->failure));
+		code = orch_error_code(p->failure);
+		if (reterr)
+			*reterr = orch_error_copy(p->failure);
 	} else if (code == 0 && !p->over) {
 		code = orch_fail(reterr, ORCH_ENEEDHUMAN, 0, NULL,
 				 "the run waits for answers: fill in %s/questions.json as {\"answers\":{ID:TEXT}} and "

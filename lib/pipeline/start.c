@@ -21,12 +21,11 @@ int32_t make_dir(const char *path, uint32_t mode, orch_error **reterr)
 		if (errno == EEXIST)
 			return 0;
 		return orch_fail(reterr, errno == ENOSPC ? ORCH_ENOSPC : errno == ENOENT ? ORCH_ENOENT : ORCH_ESYS,
-				 errno, "mkdir", "folder %s can not be made: %s", path, strerror(errno));
+				 errno, "mkdir", "folder %s can not be made", path);
 	}
 	/* The host's umask must not decide what a sandbox can read. */
 	if (chmod(path, mode) < 0)
-		return orch_fail(reterr, ORCH_ESYS, errno, "chmod", "mode of %s can not be set: %s", path,
-				 strerror(errno));
+		return orch_fail(reterr, ORCH_ESYS, errno, "chmod", "mode of %s can not be set", path);
 	return 0;
 }
 
@@ -49,8 +48,7 @@ static int32_t resolve(const char *path, const char *what, bool may_be_missing, 
 		return 0;
 	}
 	if (errno != ENOENT || !may_be_missing)
-		return orch_fail(reterr, errno == ENOENT ? ORCH_ENOENT : ORCH_ESYS, errno, NULL, "%s %s: %s", what,
-				 path, strerror(errno));
+		return orch_fail(reterr, errno == ENOENT ? ORCH_ENOENT : ORCH_ESYS, errno, NULL, "%s %s", what, path);
 	_cleanup_free_ char *parent = strdup(path);
 	if (!parent)
 		return orch_fail_memory(reterr);
@@ -64,7 +62,7 @@ static int32_t resolve(const char *path, const char *what, bool may_be_missing, 
 	_cleanup_free_ char *base = realpath(slash ? parent : ".", NULL);
 	if (!name || !base)
 		return orch_fail(reterr, errno == ENOENT ? ORCH_ENOENT : ORCH_ESYS, errno, NULL,
-				 "%s %s: its parent folder: %s (make it first)", what, path, strerror(errno));
+				 "%s %s: its parent folder has to exist", what, path);
 	*ret_path = strcmp(base, "/") ? path_join(base, name) : orch_strdup_printf("/%s", name);
 	return *ret_path ? 0 : orch_fail_memory(reterr);
 }
@@ -103,6 +101,21 @@ static int32_t find_schemas(const char *given, char **ret_dir, orch_error **rete
 				 "the schemas are neither beside the library nor in " ORCH_DATA_DIR
 				 "/schemas: install liborch's data, or set schema_dir");
 	return copy(ret_dir, ORCH_DATA_DIR "/schemas", reterr);
+}
+
+static bool has(const char *dir, const char *name)
+{
+	_cleanup_free_ char *path = path_join(dir, name);
+	return path && access(path, F_OK) == 0;
+}
+
+/* Said before anything is made. What git itself thinks of it is found out in a sandbox. */
+static int32_t check_repository(const char *dir, orch_error **reterr)
+{
+	if (has(dir, ".git") || (has(dir, "HEAD") && has(dir, "objects")))
+		return 0;
+	return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+			 "%s is not a git repository: give the folder of one, or run \"git init\" and commit there", dir);
 }
 
 static int32_t read_options(orch_pipeline *p, const struct orch_pipeline_opts *opts, orch_error **reterr)
@@ -144,6 +157,8 @@ static int32_t read_options(orch_pipeline *p, const struct orch_pipeline_opts *o
 		code = copy(&p->description, opts->description ? opts->description : "", reterr);
 	if (code == 0 && opts->repo_dir && !resume)
 		code = resolve(opts->repo_dir, "repository", false, &p->repo_dir, reterr);
+	if (code == 0 && p->repo_dir)
+		code = check_repository(p->repo_dir, reterr);
 	if (code == 0)
 		code = find_schemas(opts->schema_dir, &p->schema_dir, reterr);
 	if (code == 0)
@@ -223,8 +238,7 @@ static int32_t prepare_folder(orch_pipeline *p, const char *journal_path, orch_e
 	if (!S_ISDIR(status.st_mode))
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "state folder %s is not a folder", p->state_dir);
 	if (access(p->state_dir, R_OK | W_OK | X_OK) < 0)
-		return orch_fail(reterr, ORCH_ESYS, errno, "access", "state folder %s: %s", p->state_dir,
-				 strerror(errno));
+		return orch_fail(reterr, ORCH_ESYS, errno, "access", "state folder %s", p->state_dir);
 	if (!exists(journal_path))
 		return resume ? orch_fail(reterr, ORCH_ENOENT, 0, NULL, "there is no run in %s to be resumed",
 					  p->state_dir)

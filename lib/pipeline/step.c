@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <stdio.h>
 
 #include "pipeline-private.h"
@@ -180,6 +181,19 @@ static json_t *base_record(const char *tree, const char *repo_tree, const char *
 			 json_foreign(deaths, 20000));
 }
 
+/* A repository that can not be used ends the run; a full disk only the instance. */
+static void import_failed(orch_pipeline *p, const orch_error *error)
+{
+	if (orch_error_code(error) == ORCH_ENOMEM || orch_error_code(error) == ORCH_ENOSPC ||
+	    orch_error_errno(error) == ENOSPC) {
+		pipeline_fail(p, orch_error_copy(error));
+		return;
+	}
+	_cleanup_free_ char *reason =
+		orch_strdup_printf("the repository could not be imported: %s", orch_error_message(error));
+	run_close(p, true, true, reason ? reason : "the repository could not be imported");
+}
+
 static void on_imported(void *userdata, const char *tree_hash, const char *commit, const char *deaths,
 			const orch_error *error)
 {
@@ -188,9 +202,7 @@ static void on_imported(void *userdata, const char *tree_hash, const char *commi
 	char tree[TREE_HASH_SIZE];
 	/* The job is freed in the next step: this is its callback. */
 	if (error) {
-		_cleanup_free_ char *reason = orch_strdup_printf("the repository could not be imported: %s",
-								 orch_error_message(error));
-		run_close(p, true, true, reason ? reason : "the repository could not be imported");
+		import_failed(p, error);
 	} else if (earlier_strip(p, tree_hash, tree, &stripping) < 0) {
 		pipeline_fail(p, stripping);
 	} else {
@@ -218,7 +230,8 @@ static void step_intake(orch_pipeline *p)
 			code = repo_import_start(p->ctx, p->model->repo, p->model->base_rev, p->staging_dir, p->trees_dir,
 						 on_imported, p, &p->git, &error);
 		if (code < 0)
-			pipeline_fail(p, error);
+			import_failed(p, error);
+		orch_error_free(error);
 	}
 }
 

@@ -2,11 +2,15 @@
 #include <errno.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "pipeline-private.h"
 
 #define ANSWER_LIMIT (4u * 1024u * 1024u)
 #define DIFF_LIMIT (200u * 1024u)
+/* With less to spare on the disk nothing is begun and nothing is judged. */
+#define ROOM_BYTES (4u * 1024u * 1024u)
+#define ROOM_FILES 200u
 
 /* What a role may leave in /work/out. */
 static const struct tree_limits out_limits = {.bytes = 64u * 1024u * 1024u, .entries = 5000};
@@ -184,6 +188,23 @@ static int32_t fill_in(orch_pipeline *p, const json_t *attempt, const char *pack
 	code = row ? put_json(in_dir, "packet.json", row, reterr) : orch_fail_memory(reterr);
 	json_decref(row);
 	return code;
+}
+
+/* --- room on the disk --------------------------------------------------------------------------------------- */
+
+int32_t workspace_check_room(const orch_pipeline *p, orch_error **reterr)
+{
+	struct statvfs status;
+	if (statvfs(p->state_dir, &status) < 0)
+		return 0;
+	uint64_t bytes = (uint64_t)status.f_bavail * status.f_frsize;
+	if (bytes >= ROOM_BYTES && (status.f_favail >= ROOM_FILES || !status.f_files))
+		return 0;
+	return orch_fail(reterr, ORCH_ENOSPC, 0, "room",
+			 "no space left for the run: %s has %llu KiB and %llu files to spare, at least %u KiB and %u are "
+			 "needed: make room, then resume",
+			 p->state_dir, (unsigned long long)(bytes / 1024), (unsigned long long)status.f_favail,
+			 (unsigned)(ROOM_BYTES / 1024), (unsigned)ROOM_FILES);
 }
 
 /* --- before an attempt ---------------------------------------------------------------------------------- */
