@@ -419,6 +419,46 @@ START_TEST(shared_budget_holds_over_principals_and_restarts)
 }
 END_TEST
 
+static bool budgets_are_idle(void *userdata)
+{
+	const struct fixture *f = userdata;
+	return !f->broker->budget.in_flight && !f->principal->budget.in_flight && !f->broker->ops;
+}
+
+START_TEST(many_clients_come_and_go)
+{
+	static const char *const methods[] = {"POST", "cut:400:POST", "stop:30:POST", "slow:5:POST"};
+	struct ask *asks[60];
+	unsigned whole = 0;
+	grant(fixture, "ai.openai", NULL, NULL);
+	set_upstream(fixture, "ai.anthropic", "sse-20-10", true);
+	set_upstream(fixture, "ai.openai", "hold-150-5-5", true);
+	for (int i = 0; i < 60; i++) {
+		bool openai = i % 5 == 0;
+		asks[i] = ask_start(fixture, methods[i % 4],
+				    openai ? "/ai.openai/v1/responses" : MESSAGES, JSON_BODY, SMALL);
+		if (i % 7 == 0)
+			run_ms(fixture, 10);
+	}
+	for (int i = 0; i < 60; i++)
+		whole += ask_wait(fixture, asks[i])->whole;
+	run_until(fixture, budgets_are_idle, fixture);
+	for (int i = 0; i < 60; i++)
+		ask_free(asks[i]);
+	ck_assert_uint_ge(whole, 25);
+	for (int kind = 0; kind < BUDGET_KINDS; kind++) {
+		ck_assert_uint_eq(fixture->broker->budget.reserved.of[kind], 0);
+		ck_assert_uint_eq(fixture->broker->budget.spent.of[kind],
+				  fixture->principal->budget.spent.of[kind]);
+	}
+	ck_assert_uint_eq(told_count(fixture, ORCH_OPERATION_DISPATCHED, NULL),
+			  told_count(fixture, ORCH_OPERATION_OBSERVED, NULL) +
+				  told_count(fixture, ORCH_OPERATION_UNKNOWN, NULL));
+	ck_assert_uint_eq(told_count(fixture, ORCH_OPERATION_DISPATCHED, NULL),
+			  action_count(fixture, "ai."));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("broker");
@@ -440,6 +480,7 @@ int main(void)
 	tcase_add_test(cases, small_budget_still_allows_one_call);
 	tcase_add_test(cases, money_needs_a_price);
 	tcase_add_test(cases, parallel_calls_do_not_beat_a_budget);
+	tcase_add_test(cases, many_clients_come_and_go);
 	tcase_add_test(cases, shared_budget_holds_over_principals_and_restarts);
 	suite_add_tcase(suite, cases);
 	suite_add_tcase(suite, ends_cases());
