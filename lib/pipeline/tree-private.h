@@ -90,7 +90,7 @@ int tree_make_place(int root_fd, const char *path, const char **ret_name);
 struct tree_draft {
 	int store_fd; /* trees_dir */
 	int fd;	      /* the new tree in it */
-	char name[40];
+	char name[48];
 };
 
 int32_t draft_begin(const char *trees_dir, struct tree_draft *draft, orch_error **reterr);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 
 #include "tree-private.h"
@@ -91,6 +93,28 @@ int32_t tree_verify(const char *trees_dir, const char *hash, orch_error **reterr
 	return tree_load(trees_dir, hash, &manifest, reterr);
 }
 
+/* What an instance left behind that was killed while it imported: its drafts bear its pid. */
+static void remove_stale_drafts(int store_fd)
+{
+	int own = openat(store_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = own < 0 ? NULL : fdopendir(own);
+	if (!dir) {
+		orch_close_fd(&own);
+		return;
+	}
+	for (const struct dirent *entry; (entry = readdir(dir));) {
+		int pid = 0;
+		if (sscanf(entry->d_name, ".draft-%d-", &pid) != 1 || pid <= 0 || !kill(pid, 0) ||
+		    errno != ESRCH)
+			continue;
+		_cleanup_close_ int fd =
+		    tree_open(store_fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+		if (fd >= 0 && !tree_remove_contents(fd, entry->d_name, NULL))
+			unlinkat(store_fd, entry->d_name, AT_REMOVEDIR);
+	}
+	closedir(dir);
+}
+
 int32_t draft_begin(const char *trees_dir, struct tree_draft *draft, orch_error **reterr)
 {
 	char random[17];
@@ -102,8 +126,9 @@ int32_t draft_begin(const char *trees_dir, struct tree_draft *draft, orch_error 
 	int32_t code = tree_open_root(trees_dir, &draft->store_fd, reterr);
 	if (code < 0)
 		return code;
+	remove_stale_drafts(draft->store_fd);
 	orch_random_hex(random, 8);
-	snprintf(draft->name, sizeof(draft->name), ".draft-%s", random);
+	snprintf(draft->name, sizeof(draft->name), ".draft-%d-%s", (int)getpid(), random);
 	if (mkdirat(draft->store_fd, draft->name, 0700) < 0) {
 		draft->name[0] = '\0';
 		return tree_fail_write(trees_dir, reterr);

@@ -21,8 +21,9 @@ struct tree_limits {
 };
 
 /*
- * Copies what may cross from `source_dir` into `trees_dir`/HASH (modes 0644, 0755, folders 0755; .git at any depth left
- * out), synced and renamed into place; an existing one is kept. ORCH_EDENIED names the entry: device, socket, fifo, link that
+ * Copies what may cross from `source_dir` into `trees_dir`/HASH (made if missing; modes 0644, 0755, folders 0755; .git at any
+ * depth and empty folders left out), synced and renamed into place; an existing one is kept. Names are UTF-8 without control
+ * characters and backslashes. ORCH_EDENIED names the entry: device, socket, fifo, link that
  * leaves the tree or is absolute; ORCH_ETOOBIG names the limit; ORCH_ESYS.
  */
 int32_t tree_import(const char *source_dir, const char *trees_dir, const struct tree_limits *limits,

@@ -160,6 +160,24 @@ START_TEST(the_hash_is_what_the_documents_say)
 }
 END_TEST
 
+START_TEST(drafts_of_the_dead_are_removed)
+{
+	pid_t dead = fork();
+	if (!dead)
+		_exit(0);
+	ck_assert_int_eq(waitpid(dead, NULL, 0), dead);
+	_cleanup_free_ char *stale =
+	    orch_strdup_printf("%s/.draft-%d-0123456789abcdef", trees, (int)dead);
+	_cleanup_free_ char *living =
+	    orch_strdup_printf("%s/.draft-%d-0123456789abcdef", trees, (int)getpid());
+	put(stale, "d/f", "x", 0644);
+	put(living, "d/f", "x", 0644);
+	import(source);
+	ck_assert_int_lt(access(stale, F_OK), 0);
+	ck_assert_int_eq(access(living, F_OK), 0);
+}
+END_TEST
+
 START_TEST(the_empty_tree_needs_no_store)
 {
 	orch_error *error = NULL;
@@ -710,6 +728,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, set_up, tear_down);
 	tcase_add_test(tests, a_tree_comes_in_and_goes_out);
 	tcase_add_test(tests, the_hash_is_what_the_documents_say);
+	tcase_add_test(tests, drafts_of_the_dead_are_removed);
 	tcase_add_test(tests, the_empty_tree_needs_no_store);
 	tcase_add_test(tests, git_folders_stay_outside);
 	tcase_add_loop_test(tests, links_stay_inside, 0, COUNT(links));
