@@ -32,8 +32,7 @@ int pidfd_signal(int pidfd, int signal);
 pid_t clone_process(uint64_t flags, int exit_signal, int cgroup_fd, int *ret_pidfd,
 		    pid_t *parent_tid);
 
-/* --- cgroup.c: leaves below the helper's own cgroup
- * ---------------------------------------------------- */
+/* --- cgroup.c: leaves below the helper's own cgroup ------------------------------------ */
 
 struct cgroup_base {
 	bool looked;
@@ -56,8 +55,7 @@ int cgroup_leaf_new(struct cgroup_base *base, const char *name, int *ret_fd);
 /* 0, or a negative errno (-EBUSY while something is in it). */
 int cgroup_leaf_remove(const struct cgroup_base *base, const char *name);
 
-/* --- setup.c: from the helper to a scope's PID 1
- * ------------------------------------------------------- */
+/* --- setup.c: from the helper to a scope's PID 1 --------------------------------------- */
 
 /* Shared with the set-up process, so that init is known even if that process is killed right after
  * clone3. */
@@ -77,8 +75,7 @@ struct setup_request {
 /* Pid, pidfd of the set-up process; a negative errno on failure. */
 int setup_start(const struct setup_request *request, pid_t *ret_pid, int *ret_pidfd);
 
-/* --- init.c, program.c: PID 1 of a scope
- * --------------------------------------------------------------- */
+/* --- init.c, program.c: PID 1 of a scope ----------------------------------------------- */
 
 /* `confine` is NULL in a plain scope. Never returns. */
 _Noreturn void init_run(int control_fd, int listener_fd, struct confine *confine);
@@ -93,8 +90,7 @@ struct program {
 /* In the forked child. Never returns. */
 _Noreturn void program_run(const struct program *program);
 
-/* --- scopes.c
- * ------------------------------------------------------------------------------------------- */
+/* --- scopes.c -------------------------------------------------------------------------- */
 
 struct helper {
 	int host_fd;

@@ -74,8 +74,7 @@ static void report_failure(struct init *init, enum wire_type type, uint32_t subj
 	report(init, &packet);
 }
 
-/* --- programs
- * ---------------------------------------------------------------------------------------- */
+/* --- programs -------------------------------------------------------------------------- */
 
 static bool reserve_child(struct init *init)
 {
@@ -199,8 +198,7 @@ static void terminate(struct init *init)
 	kill(-1, SIGCONT);
 }
 
-/* --- connections
- * ------------------------------------------------------------------------------------- */
+/* --- connections ----------------------------------------------------------------------- */
 
 static void report_connect(struct init *init, uint32_t subject, int fd, int os_errno, uint16_t port)
 {
@@ -258,8 +256,7 @@ static void check_connects(struct init *init, const struct pollfd *polls, size_t
 	}
 }
 
-/* --- loop
- * ---------------------------------------------------------------------------------------------- */
+/* --- loop ------------------------------------------------------------------------------ */
 
 static void take_requests(struct init *init)
 {

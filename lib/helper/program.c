@@ -153,13 +153,10 @@ static int execute(char **argv, char **envp)
 	return error;
 }
 
-/* stdio to 0..2; all else is closed at exec or here. The error pipe must not sit where stdio goes.
- */
-static void place_stdio(struct program *program)
+/* Init has 0..2 open, so nothing that is needed sits there. All else is closed at exec or before a
+ * probe. */
+static void place_stdio(const struct program *program)
 {
-	program->error_fd = fcntl(program->error_fd, F_DUPFD_CLOEXEC, 16);
-	if (program->error_fd < 0)
-		_exit(127);
 	for (int i = 0; i < 3; i++)
 		if (dup2(program->request->fds[1 + i], i) < 0)
 			give_up_sys(program, "stdio",
@@ -181,38 +178,34 @@ static _Noreturn void run_probe(const struct program *program)
 	give_up(program, &error);
 }
 
-void program_run(const struct program *given)
+void program_run(const struct program *program)
 {
-	struct program program = *given;
 	struct strings strings;
-	const char *name;
+	struct setup_error error;
 
 	setsid();
 	default_signals();
-	place_stdio(&program);
-	read_strings(&program, &strings);
-	choose_environment(&program, &strings);
-	choose_cwd(&program, &strings);
+	place_stdio(program);
+	read_strings(program, &strings);
+	choose_environment(program, &strings);
+	choose_cwd(program, &strings);
 	if (chdir(strings.cwd) < 0) {
-		struct setup_error error;
 		setup_fail(&error, ORCH_ESPAWN, errno, "cwd",
 			   "working directory %.200s can not be entered", strings.cwd);
-		give_up(&program, &error);
+		give_up(program, &error);
 	}
 #ifdef ORCH_HAVE_CONFINE
-	struct setup_error error = {.code = ORCH_ESPAWN};
-	if (program.confine && confine_program(program.confine, &error) < 0)
-		give_up(&program, &error);
+	error.code = ORCH_ESPAWN;
+	if (program->confine && confine_program(program->confine, &error) < 0)
+		give_up(program, &error);
 #endif
-	if (program.request->message.flags & WIRE_PROBE)
-		run_probe(&program);
+	if (program->request->message.flags & WIRE_PROBE)
+		run_probe(program);
 	close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
-	name = strings.argv[0];
 	errno = execute(strings.argv, strings.envp);
-	struct setup_error failure;
-	setup_fail(&failure, ORCH_ESPAWN, errno, "exec",
-		   strchr(name, '/') ? "%.200s could not be executed"
-				     : "%.200s was not found in PATH",
-		   name);
-	give_up(&program, &failure);
+	setup_fail(&error, ORCH_ESPAWN, errno, "exec",
+		   strchr(strings.argv[0], '/') ? "%.200s could not be executed"
+						: "%.200s was not found in PATH",
+		   strings.argv[0]);
+	give_up(program, &error);
 }

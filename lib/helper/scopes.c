@@ -65,8 +65,7 @@ struct scope {
 	uint16_t proof; /* WIRE_DEATH_* */
 };
 
-/* --- small things
- * ------------------------------------------------------------------------------------- */
+/* --- small things ---------------------------------------------------------------------- */
 
 static struct scope *scope_find(const struct helper *helper, uint32_t id)
 {
@@ -94,16 +93,23 @@ static void send_note(struct helper *helper, uint32_t scope, const char *text)
 	host_send(helper, &packet);
 }
 
-/* Init is this process's child (CLONE_PARENT) and only we reap, so the pid can not be a stranger's.
- */
+/* Without a pidfd (none were left) the pid is as good: our child, and nobody else reaps it. */
+static bool kill_init(const struct scope *scope)
+{
+	if (scope->init_fd >= 0)
+		return pidfd_signal(scope->init_fd, SIGKILL) == 0;
+	return scope->init_pid && !scope->init_reaped && kill(scope->init_pid, SIGKILL) == 0;
+}
+
+/* Init is our child (CLONE_PARENT) and only we reap, so the pid can not be a stranger's. */
 static void adopt_init(struct scope *scope)
 {
 	if (scope->init_pid || !scope->page || !scope->page->init_pid)
 		return;
 	scope->init_pid = scope->page->init_pid;
 	scope->init_fd = pidfd_open_(scope->init_pid);
-	if (scope->state >= KILLING && scope->init_fd >= 0)
-		pidfd_signal(scope->init_fd, SIGKILL);
+	if (scope->state >= KILLING)
+		kill_init(scope);
 }
 
 static void unmap_page(struct scope *scope)
@@ -128,15 +134,14 @@ static void scope_free(struct helper *helper, struct scope *scope)
 	free(scope);
 }
 
-/* --- the end of a scope
- * -------------------------------------------------------------------------------- */
+/* --- the end of a scope ---------------------------------------------------------------- */
 
 static void kill_scope(struct scope *scope)
 {
 	adopt_init(scope);
 	if (scope->setup_fd >= 0)
 		pidfd_signal(scope->setup_fd, SIGKILL);
-	if (scope->init_fd >= 0 && pidfd_signal(scope->init_fd, SIGKILL) == 0)
+	if (kill_init(scope))
 		scope->proof |= WIRE_DEATH_INIT_KILLED;
 	if (scope->cgroup_fd >= 0 && leaf_kill(scope->cgroup_fd) == 0)
 		scope->proof |= WIRE_DEATH_CGROUP_KILL;
@@ -263,7 +268,9 @@ static void certify_alive(struct helper *helper, struct scope *scope)
 {
 	struct census census;
 	uint32_t living = 0;
-	census_take(&census, scope->pidns_inode, scope->cgroup_fd, 0, SURVIVORS_MAX);
+	/* A namespace whose init was reaped is gone, and its number may be another's by now. */
+	census_take(&census, scope->init_reaped ? 0 : scope->pidns_inode, scope->cgroup_fd, 0,
+		    SURVIVORS_MAX);
 	/* In set-up there is no namespace to look into: what is left is one of these two. */
 	struct census_entry own[2];
 	uint32_t own_count = 0;
@@ -298,8 +305,7 @@ static void certify_alive(struct helper *helper, struct scope *scope)
 	scope->due_us = now_us() + LINGER_LOOK_US;
 }
 
-/* --- what init and the set-up process say
- * ---------------------------------------------------------------- */
+/* --- what init and the set-up process say ---------------------------------------------- */
 
 static void scope_up(struct helper *helper, struct scope *scope, struct wire_packet *ready)
 {
@@ -376,14 +382,14 @@ static void scope_hear(struct helper *helper, struct scope *scope, struct wire_p
 	}
 }
 
-static void scope_listen(struct helper *helper, struct scope *scope)
+/* True while there may be more: bounded, so that one talkative scope does not hold the others. */
+static bool scope_listen(struct helper *helper, struct scope *scope)
 {
-	/* Bounded, so that one talkative scope does not hold the others. */
 	for (int i = 0; i < 64 && scope->control_fd >= 0; i++) {
 		struct wire_packet packet;
 		int error = wire_receive(scope->control_fd, &packet);
 		if (error == -EAGAIN)
-			return;
+			return false;
 		if (error == -EMFILE) {
 			struct setup_error failure;
 			setup_fail(&failure, ORCH_ESYS, EMFILE, "helper",
@@ -394,15 +400,15 @@ static void scope_listen(struct helper *helper, struct scope *scope)
 		if (error) {
 			close_fd(&scope->control_fd);
 			wire_queue_clear(&scope->to_init);
-			return;
+			return false;
 		}
 		scope_hear(helper, scope, &packet);
 		wire_packet_close(&packet);
 	}
+	return scope->control_fd >= 0;
 }
 
-/* --- requests
- * ---------------------------------------------------------------------------------------------- */
+/* --- requests -------------------------------------------------------------------------- */
 
 static int start_setup(struct helper *helper, struct scope *scope,
 		       const struct wire_packet *request)
@@ -555,8 +561,7 @@ int scopes_request(struct helper *helper, struct wire_packet *packet)
 	}
 }
 
-/* --- the loop's view
- * ----------------------------------------------------------------------------------------- */
+/* --- the loop's view ------------------------------------------------------------------- */
 
 size_t scopes_count(const struct helper *helper)
 {
@@ -576,9 +581,9 @@ static int64_t scope_due(const struct scope *scope)
 	case LINGERING:
 		return scope->due_us;
 	case KILLING:
-		/* Until init is reaped its pidfd wakes us; then the cgroup has to be looked at. */
-		if (scope->setup_fd < 0 && (scope->init_reaped || !scope->init_pid) &&
-		    scope->due_us < scope->deadline_us)
+		/* Until both are reaped their pidfds wake us; then the cgroup has to be looked at.
+		 */
+		if (scope->setup_fd < 0 && scope->init_fd < 0 && scope->due_us < scope->deadline_us)
 			return scope->due_us;
 		return scope->deadline_us;
 	}
@@ -607,17 +612,29 @@ size_t scopes_poll(const struct helper *helper, struct pollfd *fds, int *timeout
 	return count;
 }
 
-/* True if the process ended; its pidfd is closed then. */
-static bool reap(int *pidfd)
+static bool has_ended(idtype_t type, id_t id)
 {
 	siginfo_t status = {0};
-	if (*pidfd < 0)
+	return waitid(type, id, &status, WEXITED | WNOHANG) == 0 && status.si_pid != 0;
+}
+
+static bool reap_setup(struct scope *scope)
+{
+	if (scope->setup_fd < 0 || !has_ended(P_PIDFD, (id_t)scope->setup_fd))
 		return false;
-	if (waitid(P_PIDFD, (id_t)*pidfd, &status, WEXITED | WNOHANG) < 0 && errno != ECHILD)
+	close_fd(&scope->setup_fd);
+	return true;
+}
+
+static bool reap_init(struct scope *scope)
+{
+	bool by_pidfd = scope->init_fd >= 0;
+	if (!scope->init_pid || scope->init_reaped ||
+	    !has_ended(by_pidfd ? P_PIDFD : P_PID,
+		       (id_t)(by_pidfd ? scope->init_fd : scope->init_pid)))
 		return false;
-	if (status.si_pid == 0)
-		return false;
-	close_fd(pidfd);
+	close_fd(&scope->init_fd);
+	scope->init_reaped = true;
 	return true;
 }
 
@@ -637,9 +654,8 @@ static void init_ended(struct helper *helper, struct scope *scope)
 {
 	struct setup_error error;
 	/* What it said last is still in the socket. */
-	while (scope->control_fd >= 0)
-		scope_listen(helper, scope);
-	scope->init_reaped = true;
+	while (scope_listen(helper, scope))
+		;
 	scope->last_death_us = now_us();
 	if (scope->state == SETTING_UP) {
 		setup_fail(&error, ORCH_ESYS, 0, "setup",
@@ -657,9 +673,9 @@ static void scope_step(struct helper *helper, struct scope *scope)
 {
 	struct setup_error error;
 	scope_listen(helper, scope);
-	if (reap(&scope->setup_fd))
+	if (reap_setup(scope))
 		setup_ended(helper, scope);
-	if (reap(&scope->init_fd))
+	if (reap_init(scope))
 		init_ended(helper, scope);
 	if (scope->to_init.length && scope->control_fd >= 0)
 		wire_queue_flush(&scope->to_init, scope->control_fd);

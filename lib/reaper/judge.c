@@ -59,7 +59,8 @@ static void certify_without_proof(struct orch_scope *scope, uint32_t flags)
 				 ? "orch-reaper did not answer by the deadline"
 				 : "orch-reaper died, and the scope's init did not end by the "
 				   "deadline";
-	census_take(&census, scope->pidns_inode, leaf, 0, SURVIVORS_MAX);
+	/* The number of a namespace that is gone may be another's by now. */
+	census_take(&census, scope->last_death_us ? 0 : scope->pidns_inode, leaf, 0, SURVIVORS_MAX);
 	struct census_entry init;
 	if (!census.count && scope->init_fd >= 0 && !pidfd_has_ended(scope->init_fd) &&
 	    census_describe(scope->init_pid, &init) && (census.entries = malloc(sizeof(init)))) {

@@ -7,9 +7,7 @@
 
 #include "scope-private.h"
 
-/* --- life
- * -------------------------------------------------------------------------------------------------
- */
+/* --- life ------------------------------------------------------------------------------ */
 
 static void proc_free(struct orch_proc *proc)
 {
@@ -108,8 +106,7 @@ void proc_exited(struct orch_proc *proc, int32_t exit_code, int32_t term_signal)
 	proc_end(proc, ORCH_PROC_EXITED);
 }
 
-/* --- spawning
- * --------------------------------------------------------------------------------------------- */
+/* --- spawning -------------------------------------------------------------------------- */
 
 void orch_proc_opts_init(struct orch_proc_opts *opts)
 {
@@ -295,8 +292,7 @@ int32_t orch_scope_spawn_probe(orch_scope *scope, const char *probe,
 	return spawn_checked(scope, probe, opts, ret_proc, reterr);
 }
 
-/* --- the rest
- * --------------------------------------------------------------------------------------------- */
+/* --- the rest -------------------------------------------------------------------------- */
 
 int32_t orch_proc_signal(orch_proc *proc, int32_t signal, orch_error **reterr)
 {

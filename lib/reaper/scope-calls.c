@@ -56,8 +56,7 @@ int32_t check_may_wait(orch_ctx *ctx, orch_error **reterr)
 	return orch_ctx_wait(ctx, 0, at_once, NULL, reterr);
 }
 
-/* --- callbacks
- * ---------------------------------------------------------------------------------------------- */
+/* --- callbacks ------------------------------------------------------------------------- */
 
 /* NULL without memory: `destroy` was called then. */
 static struct callback *callback_new(void *userdata, orch_destroy_fn destroy)
@@ -151,9 +150,7 @@ int32_t orch_scope_connect(orch_scope *scope, uint16_t port, orch_scope_connect_
 	return scope_send(scope, &packet, reterr);
 }
 
-/* --- stopping
- * -----------------------------------------------------------------------------------------------
- */
+/* --- stopping -------------------------------------------------------------------------- */
 
 void orch_stop_opts_init(struct orch_stop_opts *opts)
 {
@@ -261,9 +258,7 @@ int32_t orch_scope_stop_wait(orch_scope *scope, const struct orch_stop_opts *opt
 	return code;
 }
 
-/* --- looking
- * ------------------------------------------------------------------------------------------------
- */
+/* --- looking --------------------------------------------------------------------------- */
 
 static bool is_started(void *userdata)
 {

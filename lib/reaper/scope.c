@@ -9,9 +9,7 @@
 /* What the helper's own set-up deadline gets before the host doubts the helper. */
 #define SETUP_MARGIN_MS 2000
 
-/* --- life
- * -----------------------------------------------------------------------------------------------
- */
+/* --- life ------------------------------------------------------------------------------ */
 
 static void callback_free(struct callback *callback)
 {
@@ -126,8 +124,7 @@ void scope_abandon(struct orch_scope *scope)
 	detach(scope);
 }
 
-/* --- telling
- * ---------------------------------------------------------------------------------------------- */
+/* --- telling --------------------------------------------------------------------------- */
 
 static void tell_starts(struct orch_scope *scope)
 {
@@ -240,8 +237,7 @@ void scope_over(struct orch_scope *scope, orch_death *death)
 
 static void set_start_error(struct orch_scope *scope, const orch_error *error);
 
-/* --- the watch over the helper
- * ---------------------------------------------------------------------------- */
+/* --- the watch over the helper --------------------------------------------------------- */
 
 static void on_watchdog(void *userdata)
 {
@@ -300,8 +296,7 @@ static void set_start_error(struct orch_scope *scope, const orch_error *error)
 	tell_starts(scope);
 }
 
-/* --- what the helper says
- * --------------------------------------------------------------------------------- */
+/* --- what the helper says -------------------------------------------------------------- */
 
 static orch_error *error_of(const struct wire_message *message)
 {
@@ -469,8 +464,7 @@ void scope_helper_lost(struct orch_scope *scope, const orch_error *error)
 	judge_begin(scope);
 }
 
-/* --- making and stopping
- * ---------------------------------------------------------------------------------- */
+/* --- making and stopping --------------------------------------------------------------- */
 
 void scope_begin_stop(struct orch_scope *scope, uint32_t grace_ms, uint32_t deadline_ms)
 {

@@ -22,9 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* --- loads
- * ------------------------------------------------------------------------------------------------
- */
+/* --- loads ----------------------------------------------------------------------------- */
 
 static inline void close_all(void)
 {
@@ -43,10 +41,13 @@ static inline int load_awkward(void)
 {
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
-	if (fork() != 0)
-		return 0;
+	pid_t pid = fork();
+	if (pid != 0)
+		return pid < 0 ? 50 : 0;
 	setsid();
-	if (fork() != 0)
+	while ((pid = fork()) < 0)
+		usleep(1000);
+	if (pid > 0)
 		_exit(0);
 	close_all();
 	sleep_long();
@@ -161,23 +162,45 @@ static inline int load_main(const char *name)
 	return 100;
 }
 
-/* --- the judge
- * -------------------------------------------------------------------------------------------- */
+/* --- the judge ------------------------------------------------------------------------- */
 
-static inline unsigned in_pidns(uint64_t inode)
+/* The number in the innermost PID namespace, or 0. */
+static inline int inner_pid(pid_t pid)
+{
+	char path[64], line[256];
+	int inner = 0;
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	FILE *file = fopen(path, "r");
+	while (file && fgets(line, sizeof(line), file))
+		if (strncmp(line, "NSpid:", 6) == 0)
+			inner = atoi(strrchr(line, '\t') + 1);
+	if (file)
+		fclose(file);
+	return inner;
+}
+
+/*
+ * Members of the PID namespace `inode` whose init is, or was, `init`. The kernel gives the number
+ * of a namespace that is gone to the next one at once: with another PID 1 it is a stranger's.
+ */
+static inline unsigned in_pidns(uint64_t inode, pid_t init)
 {
 	DIR *proc = opendir("/proc");
 	struct dirent *entry;
 	unsigned count = 0;
+	bool reused = false;
 	while ((entry = readdir(proc))) {
 		char path[300];
 		struct stat status;
+		pid_t pid = atoi(entry->d_name);
 		snprintf(path, sizeof(path), "/proc/%s/ns/pid", entry->d_name);
-		if (isdigit((unsigned char)entry->d_name[0]) && stat(path, &status) == 0)
-			count += status.st_ino == inode;
+		if (pid <= 0 || stat(path, &status) < 0 || status.st_ino != inode)
+			continue;
+		count++;
+		reused |= pid != init && inner_pid(pid) == 1;
 	}
 	closedir(proc);
-	return count;
+	return reused ? 0 : count;
 }
 
 static inline bool has_word(pid_t pid, const char *word)
@@ -213,6 +236,20 @@ static inline unsigned with_word(const char *word)
 {
 	pid_t one;
 	return find_word(word, &one);
+}
+
+/*
+ * For controls that something is alive. A look is a list of pids first and their arguments later:
+ * it misses a process that forked and ended in between, and its child as well.
+ */
+static inline bool word_is_seen(const char *word, unsigned least)
+{
+	for (int i = 0; i < 300; i++) {
+		if (with_word(word) >= least)
+			return true;
+		poll(NULL, 0, 10);
+	}
+	return false;
 }
 
 static inline pid_t pid_with_word(const char *word)

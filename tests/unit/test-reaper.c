@@ -8,8 +8,7 @@
 
 #include "../crash/liveness-fixture.h"
 
-/* --- programs
- * ---------------------------------------------------------------------------------------------- */
+/* --- programs -------------------------------------------------------------------------- */
 
 START_TEST(exit_codes)
 {
@@ -259,8 +258,7 @@ START_TEST(bad_arguments)
 }
 END_TEST
 
-/* --- stopping
- * ---------------------------------------------------------------------------------------------- */
+/* --- stopping -------------------------------------------------------------------------- */
 
 static void stop_load(const char *load, unsigned least, int settle_ms, uint32_t grace_ms)
 {
@@ -277,7 +275,7 @@ static void stop_load(const char *load, unsigned least, int settle_ms, uint32_t 
 	for (int i = 0; i < 500 && (seen < least || members < least); i++) {
 		pause_ms(i ? 10 : 0);
 		seen = with_word(watched.word);
-		members = in_pidns(watched.inode);
+		members = in_pidns(watched.inode, watched.init_pid);
 	}
 	ck_assert_uint_ge(seen, least);
 	ck_assert_uint_ge(members, least);
@@ -369,7 +367,7 @@ START_TEST(leader_ends_the_scope)
 	/* A leader that could not start is no leader. */
 	assert_spawn_fails(scope, &opts, ARGV("/nowhere"), ENOENT, "exec");
 	/* Still there, without its parents. */
-	ck_assert_uint_ge(with_word(watched.word), 1);
+	ck_assert(word_is_seen(watched.word, 1));
 	ck_assert_int_eq(deaths.count, 0);
 	orch_proc *leader = spawn_opts(scope, &opts, ARGV("sh", "-c", "exit 9"));
 	ck_assert_int_eq(wait_status(leader), 9);
@@ -613,7 +611,7 @@ START_TEST(scopes_and_contexts_are_apart)
 		orch_death_unref(death);
 		orch_scope_unref(scope[i]);
 		for (int j = i + 1; j < 6; j++)
-			ck_assert_uint_ge(with_word(watched[j].word), 1);
+			ck_assert(word_is_seen(watched[j].word, 1));
 	}
 	orch_ctx_unref(ctx[0]);
 	orch_ctx_unref(ctx[1]);
@@ -687,8 +685,7 @@ START_TEST(no_user_namespaces)
 }
 END_TEST
 
-/* --- running
- * ---------------------------------------------------------------------------------------------- */
+/* --- running --------------------------------------------------------------------------- */
 
 int fake_helper(const char *name)
 {
