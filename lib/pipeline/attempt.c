@@ -47,6 +47,7 @@ struct attempt {
 	bool reached; /* the provider answered at least once */
 	uint32_t misses;
 	int64_t first_miss_us;
+	char *miss; /* what was wrong with the last */
 	int64_t quota_resets_at_ms; /* of the last answer, if that was a refusal for quota */
 };
 
@@ -64,7 +65,7 @@ static void attempt_unref(void *object)
 	char *const texts[] = {attempt->id,   attempt->stage,       attempt->task,
 			       attempt->packet, attempt->end,       attempt->message,
 			       attempt->verdict, attempt->certificate, attempt->workspace.dir,
-			       attempt->workspace.in_dir};
+			       attempt->workspace.in_dir, attempt->miss};
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		free(texts[i]);
 	orch_close_fd(&attempt->events_fd);
@@ -364,15 +365,24 @@ static void on_refused(struct attempt *attempt, const char *code, int32_t http_s
 	attempt_stop(attempt, "BUDGET", -1, reason);
 }
 
-static void on_unreachable(struct attempt *attempt, const char *code)
+/* Nobody there, or somebody who does not let us in or is out of order: nothing of that is the attempt's fault. */
+static void on_miss(struct attempt *attempt, const char *code, int32_t http_status)
 {
 	if (attempt->reached)
 		return;
+	free(attempt->miss);
+	attempt->miss = http_status ? orch_strdup_printf("the provider answers with HTTP %d", (int)http_status)
+				    : strdup(code);
 	if (!attempt->misses++)
 		attempt->first_miss_us = orch_monotonic_us();
 	if (attempt->misses >= UNREACHABLE_REQUESTS ||
 	    orch_monotonic_us() - attempt->first_miss_us >= UNREACHABLE_MS * 1000)
-		attempt_stop(attempt, "UNREACHABLE", -1, code);
+		attempt_stop(attempt, "UNREACHABLE", -1, attempt->miss);
+}
+
+static bool is_refusal(int32_t http_status)
+{
+	return http_status == 401 || http_status == 403 || http_status == 404 || http_status >= 500;
 }
 
 static void emit_operation(orch_pipeline *p, const struct attempt *attempt, const char *operation, uint32_t event,
@@ -402,11 +412,13 @@ void attempt_operation(orch_pipeline *p, orch_principal *principal, const char *
 		return;
 	if (quota_resets_at_ms) {
 		on_quota(attempt, quota_resets_at_ms);
+	} else if (event == ORCH_OPERATION_OBSERVED && is_refusal(http_status)) {
+		on_miss(attempt, code, http_status);
 	} else if (event == ORCH_OPERATION_OBSERVED) {
 		attempt->reached = true;
 		attempt->quota_resets_at_ms = 0;
 	} else if (event == ORCH_OPERATION_FAILED && !strncmp(code, "upstream", 8)) {
-		on_unreachable(attempt, code);
+		on_miss(attempt, code, 0);
 	}
 }
 
@@ -453,13 +465,15 @@ static void on_job_done(void *userdata, orch_job *job, uint32_t end, int32_t sta
 		return;
 	const char *word = job_end_name(end);
 	/* An executor that gave up because nobody answered it did not fail at its task. */
-	if (attempt->misses && !attempt->reached)
-		word = "UNREACHABLE";
-	else if (attempt->quota_resets_at_ms)
+	if (attempt->misses && !attempt->reached) {
+		attempt_stop(attempt, "UNREACHABLE", status, attempt->miss);
+		return;
+	}
+	if (attempt->quota_resets_at_ms) {
 		word = "QUOTA";
-	if (!strcmp(word, "QUOTA"))
 		run_overlay(attempt->pipeline, ORCH_OVERLAY_QUOTA_WAIT, true, "the provider's quota is used up",
-			      attempt->quota_resets_at_ms);
+			    attempt->quota_resets_at_ms);
+	}
 	attempt_stop(attempt, word, status, message);
 }
 

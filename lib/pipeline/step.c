@@ -64,8 +64,8 @@ static void check_unreachable(orch_pipeline *p)
 	if (misses < UNREACHABLE_LIMIT)
 		return;
 	_cleanup_free_ char *reason =
-		orch_strdup_printf("the provider can not be reached: %s (tried %d times)", message, UNREACHABLE_LIMIT);
-	run_close(p, false, false, reason ? reason : "provider unreachable");
+		orch_strdup_printf("the provider can not be used: %s (tried %d times)", message, UNREACHABLE_LIMIT);
+	run_close(p, false, false, reason ? reason : "the provider can not be used");
 }
 
 static void check_quota(orch_pipeline *p)
