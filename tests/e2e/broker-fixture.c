@@ -155,12 +155,13 @@ void fixture_close(struct fixture *fixture)
 struct fixture *fixture_new(void)
 {
 	struct fixture *fixture = calloc(1, sizeof(*fixture));
+	/* First: without it nothing is left behind. */
+	provider_start(&fixture->upstream, NULL);
 	strcpy(fixture->folder, "/tmp/orch-broker-XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(fixture->folder));
 	snprintf(fixture->journal_path, sizeof(fixture->journal_path), "%s/journal",
 		 fixture->folder);
 	fixture->listener = -1;
-	provider_start(&fixture->upstream, NULL);
 	fixture_open(fixture, NULL);
 	return fixture;
 }
