@@ -70,9 +70,11 @@ const char *orch_action_state_name(uint32_t state)
 	}
 }
 
-/* --- transitions -------------------------------------------------------------------------------------- */
+/* --- transitions
+ * -------------------------------------------------------------------------------------- */
 
-/* What each state may be reached from. OBSERVED and CONFIRMED are final but for the one step between. */
+/* What each state may be reached from. OBSERVED and CONFIRMED are final but for the one step
+ * between. */
 static uint32_t sources_of(uint32_t state)
 {
 	const uint32_t intent = STATE_BIT(ORCH_ACTION_INTENT);
@@ -106,24 +108,27 @@ static int32_t transition(orch_action *action, uint32_t state, bool sets_result,
 	if (!action)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "the action is NULL");
 	if (length && !result)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "the payload is NULL with a length of %zu",
-				 length);
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "the payload is NULL with a length of %zu", length);
 	orch_journal *journal = action->journal;
 	int32_t r = store_check_writable(journal, reterr);
 	if (r < 0)
 		return r;
 	if (!(sources_of(state) & STATE_BIT(action->row.state)))
-		return orch_fail(reterr, ORCH_ESTATE, 0, NULL, "action %s is %s: it cannot become %s",
-				 action->row.key, orch_action_state_name(action->row.state),
+		return orch_fail(reterr, ORCH_ESTATE, 0, NULL,
+				 "action %s is %s: it cannot become %s", action->row.key,
+				 orch_action_state_name(action->row.state),
 				 orch_action_state_name(state));
 	bool starts = state == ORCH_ACTION_DISPATCHED;
 	if (starts && !store_headroom_take(journal))
-		return orch_fail(reterr, ORCH_ENOSPC, 0, "headroom",
-				 "%s: the disk has no room left for the outcome, so nothing is dispatched: "
-				 "free some",
-				 journal->path);
+		return orch_fail(
+		    reterr, ORCH_ENOSPC, 0, "headroom",
+		    "%s: the disk has no room left for the outcome, so nothing is dispatched: "
+		    "free some",
+		    journal->path);
 
-	struct expectation expected = {action->row.state, action->row.attempt, action->row.generation};
+	struct expectation expected = {action->row.state, action->row.attempt,
+				       action->row.generation};
 	struct action_row next = action->row;
 	next.state = state;
 	if (sets_result) {
@@ -152,7 +157,8 @@ int32_t orch_action_dispatch(orch_action *action, orch_error **reterr)
 	return transition(action, ORCH_ACTION_DISPATCHED, false, NULL, 0, reterr);
 }
 
-int32_t orch_action_observe(orch_action *action, const void *result, size_t length, orch_error **reterr)
+int32_t orch_action_observe(orch_action *action, const void *result, size_t length,
+			    orch_error **reterr)
 {
 	return transition(action, ORCH_ACTION_OBSERVED, true, result, length, reterr);
 }
@@ -162,12 +168,14 @@ int32_t orch_action_confirm(orch_action *action, orch_error **reterr)
 	return transition(action, ORCH_ACTION_CONFIRMED, false, NULL, 0, reterr);
 }
 
-int32_t orch_action_fail(orch_action *action, const void *reason, size_t length, orch_error **reterr)
+int32_t orch_action_fail(orch_action *action, const void *reason, size_t length,
+			 orch_error **reterr)
 {
 	return transition(action, ORCH_ACTION_FAILED, true, reason, length, reterr);
 }
 
-int32_t orch_action_unknown(orch_action *action, const void *reason, size_t length, orch_error **reterr)
+int32_t orch_action_unknown(orch_action *action, const void *reason, size_t length,
+			    orch_error **reterr)
 {
 	return transition(action, ORCH_ACTION_UNKNOWN, true, reason, length, reterr);
 }
@@ -178,7 +186,8 @@ int32_t orch_action_hand_over(orch_action *action, const void *reason, size_t le
 	return transition(action, ORCH_ACTION_HANDED_OVER, true, reason, length, reterr);
 }
 
-int32_t orch_action_abandon(orch_action *action, const void *reason, size_t length, orch_error **reterr)
+int32_t orch_action_abandon(orch_action *action, const void *reason, size_t length,
+			    orch_error **reterr)
 {
 	return transition(action, ORCH_ACTION_ABANDONED, true, reason, length, reterr);
 }
@@ -203,20 +212,21 @@ static int32_t resolve_unknown(orch_action *action, const void *result, size_t l
 	}
 }
 
-int32_t orch_action_resolve(orch_action *action, uint32_t outcome, const void *result, size_t length,
-			    orch_error **reterr)
+int32_t orch_action_resolve(orch_action *action, uint32_t outcome, const void *result,
+			    size_t length, orch_error **reterr)
 {
 	if (!action)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "the action is NULL");
 	if (length && !result)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "the payload is NULL with a length of %zu",
-				 length);
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "the payload is NULL with a length of %zu", length);
 	int32_t r = store_check_writable(action->journal, reterr);
 	if (r < 0)
 		return r;
 	if (action->row.state != ORCH_ACTION_DISPATCHED && action->row.state != ORCH_ACTION_UNKNOWN)
-		return orch_fail(reterr, ORCH_ESTATE, 0, NULL, "action %s is %s: there is nothing to resolve",
-				 action->row.key, orch_action_state_name(action->row.state));
+		return orch_fail(reterr, ORCH_ESTATE, 0, NULL,
+				 "action %s is %s: there is nothing to resolve", action->row.key,
+				 orch_action_state_name(action->row.state));
 	switch (outcome) {
 	case ORCH_OUTCOME_APPLIED:
 		r = orch_action_observe(action, result, length, reterr);
@@ -228,11 +238,13 @@ int32_t orch_action_resolve(orch_action *action, uint32_t outcome, const void *r
 	case ORCH_OUTCOME_UNKNOWN:
 		return resolve_unknown(action, result, length, reterr);
 	default:
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "%u is not an ORCH_OUTCOME_*", outcome);
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "%u is not an ORCH_OUTCOME_*",
+				 outcome);
 	}
 }
 
-/* --- getters ------------------------------------------------------------------------------------------ */
+/* --- getters
+ * ------------------------------------------------------------------------------------------ */
 
 uint64_t orch_action_id(const orch_action *action)
 {

@@ -11,9 +11,10 @@
  *
  *	orch-anchor 1 EPOCH SEQUENCE HASH CHECK
  *
- * The first is as of the last sync: the whole file is replaced by temp, fsync, rename. The second follows
- * every record by one unsynced write in place. A killed process loses neither; a power loss may tear or
- * lose the second, and then the first still tells where the journal was at most ANCHOR_SYNC_RECORDS ago.
+ * The first is as of the last sync: the whole file is replaced by temp, fsync, rename. The second
+ *follows every record by one unsynced write in place. A killed process loses neither; a power loss
+ *may tear or lose the second, and then the first still tells where the journal was at most
+ *ANCHOR_SYNC_RECORDS ago.
  */
 
 #define CHECK_SIZE 8
@@ -30,8 +31,9 @@ static void line_format(const struct anchor_point *point, char line[LINE_SIZE + 
 {
 	char hash[2 * DIGEST_SIZE + 1], check[2 * CHECK_SIZE + 1];
 	sodium_bin2hex(hash, sizeof(hash), point->hash, DIGEST_SIZE);
-	int length = snprintf(line, LINE_SIZE + 1, "orch-anchor 1 %020llu %020llu %s ",
-			      (unsigned long long)point->epoch, (unsigned long long)point->sequence, hash);
+	int length =
+	    snprintf(line, LINE_SIZE + 1, "orch-anchor 1 %020llu %020llu %s ",
+		     (unsigned long long)point->epoch, (unsigned long long)point->sequence, hash);
 	line_check(line, (size_t)length, check);
 	snprintf(line + length, LINE_SIZE + 1 - (size_t)length, "%s\n", check);
 }
@@ -47,8 +49,8 @@ static bool line_parse(const char *line, struct anchor_point *point)
 	/* The check holds, so the digits are ours. */
 	point->epoch = strtoull(line + 14, NULL, 10);
 	point->sequence = strtoull(line + 35, NULL, 10);
-	return sodium_hex2bin(point->hash, DIGEST_SIZE, line + 56, 2 * DIGEST_SIZE, NULL, NULL, NULL) ==
-	       0;
+	return sodium_hex2bin(point->hash, DIGEST_SIZE, line + 56, 2 * DIGEST_SIZE, NULL, NULL,
+			      NULL) == 0;
 }
 
 int32_t anchor_read(const char *path, bool *ret_found, struct anchor_point *ret_point,
@@ -60,20 +62,23 @@ int32_t anchor_read(const char *path, bool *ret_found, struct anchor_point *ret_
 		return 0;
 	}
 	if (fd < 0)
-		return orch_fail(reterr, ORCH_ESYS, errno, "anchor", "cannot open the anchor %s", path);
+		return orch_fail(reterr, ORCH_ESYS, errno, "anchor", "cannot open the anchor %s",
+				 path);
 	char text[2 * LINE_SIZE];
 	ssize_t length = pread(fd, text, sizeof(text), 0);
 	if (length < 0)
-		return orch_fail(reterr, ORCH_ESYS, errno, "anchor", "cannot read the anchor %s", path);
+		return orch_fail(reterr, ORCH_ESYS, errno, "anchor", "cannot read the anchor %s",
+				 path);
 
 	struct anchor_point synced, moved;
 	bool have_synced = length >= LINE_SIZE && line_parse(text, &synced);
 	bool have_moved = length >= 2 * LINE_SIZE && line_parse(text + LINE_SIZE, &moved);
 	if (!have_synced)
-		return orch_fail(reterr, ORCH_ECORRUPT, 0, "anchor",
-				 "%s is not an anchor, or damaged: check the journal by hand, then remove "
-				 "it to go on without its protection",
-				 path);
+		return orch_fail(
+		    reterr, ORCH_ECORRUPT, 0, "anchor",
+		    "%s is not an anchor, or damaged: check the journal by hand, then remove "
+		    "it to go on without its protection",
+		    path);
 	if (have_moved && moved.epoch == synced.epoch && moved.sequence > synced.sequence)
 		synced = moved;
 	*ret_point = synced;
@@ -105,7 +110,7 @@ int32_t anchor_sync(struct anchor *anchor, const struct anchor_point *point, orc
 		return orch_fail_memory(reterr);
 	int os_errno;
 	_cleanup_close_ int fd = fd_above_stdio(
-		open(temp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600));
+	    open(temp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600));
 	if (fd < 0) {
 		os_errno = errno;
 		goto failed;
@@ -124,8 +129,8 @@ int32_t anchor_sync(struct anchor *anchor, const struct anchor_point *point, orc
 	anchor->since_sync = 0;
 	return 0;
 failed:
-	return orch_fail(reterr, journal_code(os_errno), os_errno, "anchor", "cannot write the anchor %s",
-			 anchor->path);
+	return orch_fail(reterr, journal_code(os_errno), os_errno, "anchor",
+			 "cannot write the anchor %s", anchor->path);
 }
 
 int32_t anchor_move(struct anchor *anchor, const struct anchor_point *point, orch_error **reterr)

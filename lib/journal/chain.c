@@ -4,9 +4,9 @@
 #include "journal-private.h"
 
 /*
- * Each event holds the digest of the row that it made, and the hash of the event before it. So a changed
- * row, a changed, missing or added event, and a chain that forked after an old copy was put back all show.
- * Fields are hashed as little-endian 64-bit numbers and as length-counted bytes.
+ * Each event holds the digest of the row that it made, and the hash of the event before it. So a
+ * changed row, a changed, missing or added event, and a chain that forked after an old copy was put
+ * back all show. Fields are hashed as little-endian 64-bit numbers and as length-counted bytes.
  */
 
 static void hash_number(crypto_hash_sha256_state *state, uint64_t number)
@@ -117,12 +117,12 @@ static int32_t write_once(orch_journal *journal, struct action_row *row,
 	if (r < 0)
 		goto failed;
 	struct event_row event = {
-		.sequence = row->sequence,
-		.at_ms = row->updated_at_ms,
-		.generation = row->generation,
-		.action = row->id,
-		.attempt = row->attempt,
-		.state = row->state,
+	    .sequence = row->sequence,
+	    .at_ms = row->updated_at_ms,
+	    .generation = row->generation,
+	    .action = row->id,
+	    .attempt = row->attempt,
+	    .state = row->state,
 	};
 	chain_row_digest(row, event.digest);
 	chain_event_hash(journal->head, &event);
@@ -135,8 +135,9 @@ failed:
 	return r;
 }
 
-int32_t chain_write(orch_journal *journal, struct action_row *row, const struct expectation *expected,
-		    bool begun, bool completes, orch_error **reterr)
+int32_t chain_write(orch_journal *journal, struct action_row *row,
+		    const struct expectation *expected, bool begun, bool completes,
+		    orch_error **reterr)
 {
 	row->sequence = journal->sequence + 1;
 	row->generation = journal->generation;
@@ -147,12 +148,13 @@ int32_t chain_write(orch_journal *journal, struct action_row *row, const struct 
 	orch_error *error = NULL;
 	int32_t r;
 	/*
-	 * Where the disk is full, what happened still has to be written down. Nothing was synced when it
-	 * turned out to be full, so trying again is no second fsync of lost pages. A result that would take
-	 * more than half of what is kept back is cut: others may have to be written down after it. Each turn
-	 * cuts or releases, so this ends.
+	 * Where the disk is full, what happened still has to be written down. Nothing was synced
+	 * when it turned out to be full, so trying again is no second fsync of lost pages. A result
+	 * that would take more than half of what is kept back is cut: others may have to be written
+	 * down after it. Each turn cuts or releases, so this ends.
 	 */
-	while ((r = write_once(journal, row, expected, begun, &error)) == ORCH_ENOSPC && completes) {
+	while ((r = write_once(journal, row, expected, begun, &error)) == ORCH_ENOSPC &&
+	       completes) {
 		bool whole = row->result_changed && row->result.kept;
 		uint64_t cost = JOURNAL_RECORD_BYTES + (whole ? row->result.length : 0);
 		if (whole && cost > (uint64_t)journal->headroom / 2) {
@@ -177,9 +179,9 @@ int32_t chain_write_instance(orch_journal *journal, const struct instance_row *i
 	if (r < 0)
 		goto failed;
 	struct event_row event = {
-		.sequence = journal->sequence + 1,
-		.at_ms = instance->opened_at_ms,
-		.generation = instance->generation,
+	    .sequence = journal->sequence + 1,
+	    .at_ms = instance->opened_at_ms,
+	    .generation = instance->generation,
 	};
 	chain_instance_digest(instance, event.digest);
 	chain_event_hash(journal->head, &event);
@@ -203,12 +205,13 @@ int32_t chain_check_anchor(orch_journal *journal, const char *anchor_path, orch_
 	if (r < 0 || !found)
 		return r;
 	if (point.epoch > journal->epoch || point.sequence > journal->sequence)
-		return orch_fail(reterr, ORCH_ECORRUPT, 0, "anchor",
-				 "%s is older than its anchor %s: it ends at record %llu, and record %llu was "
-				 "acknowledged; put the newer file back, or remove the anchor to accept the "
-				 "loss",
-				 journal->path, anchor_path, (unsigned long long)journal->sequence,
-				 (unsigned long long)point.sequence);
+		return orch_fail(
+		    reterr, ORCH_ECORRUPT, 0, "anchor",
+		    "%s is older than its anchor %s: it ends at record %llu, and record %llu was "
+		    "acknowledged; put the newer file back, or remove the anchor to accept the "
+		    "loss",
+		    journal->path, anchor_path, (unsigned long long)journal->sequence,
+		    (unsigned long long)point.sequence);
 	struct event_row event;
 	r = store_event_at(journal, point.sequence, &event, reterr);
 	if (r < 0 && r != ORCH_ENOENT)
@@ -218,9 +221,10 @@ int32_t chain_check_anchor(orch_journal *journal, const char *anchor_path, orch_
 		r = 0;
 	}
 	if (r == ORCH_ENOENT || memcmp(event.hash, point.hash, DIGEST_SIZE) != 0)
-		return orch_fail(reterr, ORCH_ECORRUPT, 0, "anchor",
-				 "%s is not what its anchor %s knows: record %llu is another one, so an "
-				 "older copy was put back and written to, or the anchor is another journal's",
-				 journal->path, anchor_path, (unsigned long long)point.sequence);
+		return orch_fail(
+		    reterr, ORCH_ECORRUPT, 0, "anchor",
+		    "%s is not what its anchor %s knows: record %llu is another one, so an "
+		    "older copy was put back and written to, or the anchor is another journal's",
+		    journal->path, anchor_path, (unsigned long long)point.sequence);
 	return 0;
 }

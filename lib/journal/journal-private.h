@@ -32,8 +32,8 @@
 #define JOURNAL_DEFAULT_PAYLOAD_LIMIT (1024u * 1024u)
 #define JOURNAL_MAX_PAYLOAD_LIMIT (256u * 1024u * 1024u)
 /*
- * Disk space kept back so that what happened can still be written down on a full disk, and how much of it one
- * record takes besides its payload (some pages, each with a frame header).
+ * Disk space kept back so that what happened can still be written down on a full disk, and how much
+ * of it one record takes besides its payload (some pages, each with a frame header).
  */
 #define JOURNAL_HEADROOM_BYTES (1024 * 1024)
 #define JOURNAL_RECORD_BYTES (32 * 1024)
@@ -58,15 +58,16 @@ static inline int32_t pass_error(int32_t code, orch_error *error, orch_error **r
 }
 
 /*
- * Moves a descriptor off 0 to 2: in a host that closed them, whatever it prints would end up in the file. Takes
- * `fd` over; -1 with errno.
+ * Moves a descriptor off 0 to 2: in a host that closed them, whatever it prints would end up in the
+ * file. Takes `fd` over; -1 with errno.
  */
 int fd_above_stdio(int fd);
 
 /* The code for what the system answered: ORCH_ENOENT, ORCH_ENOSPC, ORCH_ENOMEM or ORCH_ESYS. */
 int32_t journal_code(int os_errno);
 
-/* --- payload.c ------------------------------------------------------------------------------------ */
+/* --- payload.c
+ * ------------------------------------------------------------------------------------ */
 
 /* Bytes as they are handed out. Followed by a NUL that is not counted. */
 struct body {
@@ -79,7 +80,7 @@ struct body {
 struct payload {
 	struct body *body; /* what is handed out; NULL if there is none */
 	uint64_t length;   /* of the whole */
-	bool kept;         /* false: only the digest is stored, and `body` is a text that says so */
+	bool kept;	   /* false: only the digest is stored, and `body` is a text that says so */
 	unsigned char digest[DIGEST_SIZE];
 };
 
@@ -93,7 +94,8 @@ bool payload_copy(struct payload *payload, const struct payload *from);
 bool payload_cut(struct payload *payload);
 void payload_clear(struct payload *payload);
 
-/* --- lock.c ----------------------------------------------------------------------------------------- */
+/* --- lock.c
+ * ----------------------------------------------------------------------------------------- */
 
 struct file_identity {
 	dev_t device;
@@ -124,8 +126,8 @@ bool filesystem_is_remote(uint64_t magic, const char **ret_name);
 int32_t filesystem_check(const char *folder, orch_error **reterr);
 
 /*
- * Takes `path` for writing, or with `shared` for reading. ORCH_ELOCKED names the holder. A shared lock on a
- * file that does not exist gives 0 and lock->fd -1: nothing is created.
+ * Takes `path` for writing, or with `shared` for reading. ORCH_ELOCKED names the holder. A shared
+ * lock on a file that does not exist gives 0 and lock->fd -1: nothing is created.
  */
 int32_t lock_take(struct lock *lock, const char *path, bool shared, orch_error **reterr);
 /* This process, under a random name of its own. */
@@ -134,7 +136,8 @@ void instance_fill(struct instance_row *instance, uint64_t generation);
 int32_t lock_sign(struct lock *lock, const struct instance_row *instance, orch_error **reterr);
 void lock_release(struct lock *lock);
 
-/* --- anchor.c --------------------------------------------------------------------------------------- */
+/* --- anchor.c
+ * --------------------------------------------------------------------------------------- */
 
 struct anchor_point {
 	uint64_t epoch;
@@ -157,7 +160,8 @@ int32_t anchor_sync(struct anchor *anchor, const struct anchor_point *point, orc
 int32_t anchor_move(struct anchor *anchor, const struct anchor_point *point, orch_error **reterr);
 void anchor_close(struct anchor *anchor);
 
-/* --- rows ------------------------------------------------------------------------------------------- */
+/* --- rows
+ * ------------------------------------------------------------------------------------------- */
 
 struct action_row {
 	uint64_t id;
@@ -247,7 +251,8 @@ struct orch_journal {
 	orch_destroy_fn destroy;
 };
 
-/* --- setup.c, store.c --------------------------------------------------------------------------------- */
+/* --- setup.c, store.c
+ * --------------------------------------------------------------------------------- */
 
 /* ORCH_ENOENT: no such file; ORCH_ECORRUPT; ORCH_ESCHEMA; ORCH_EINVAL: hard links. Reads only. */
 int32_t store_check_file(const char *path, orch_error **reterr);
@@ -274,8 +279,9 @@ int32_t store_statement(orch_journal *journal, enum statement which, sqlite3_stm
 /* One transaction: begin, any of the puts, then commit or abort. */
 int32_t store_begin(orch_journal *journal, orch_error **reterr);
 /*
- * Makes it durable, then moves the anchor and calls on_record. `event` is what the transaction wrote.
- * ORCH_ENOSPC: nothing is recorded and the handle is well; ORCH_EPOISONED: not known what is recorded.
+ * Makes it durable, then moves the anchor and calls on_record. `event` is what the transaction
+ * wrote. ORCH_ENOSPC: nothing is recorded and the handle is well; ORCH_EPOISONED: not known what is
+ * recorded.
  */
 int32_t store_commit(orch_journal *journal, const struct event_row *event, orch_error **reterr);
 void store_abort(orch_journal *journal);
@@ -307,7 +313,8 @@ bool store_headroom_take(orch_journal *journal);
 /* Gives some of it up: no more than asked, or others would take it. False: there is none left. */
 bool store_headroom_release(orch_journal *journal, uint64_t bytes);
 
-/* --- snapshot.c -------------------------------------------------------------------------------------- */
+/* --- snapshot.c
+ * -------------------------------------------------------------------------------------- */
 
 /* A private copy of a journal's files, so that reading them never writes to them. */
 struct snapshot {
@@ -320,7 +327,8 @@ int32_t snapshot_take(struct snapshot *snapshot, const char *path, const char *w
 /* Removes the files; what is open stays readable. */
 void snapshot_remove(struct snapshot *snapshot);
 
-/* --- chain.c ---------------------------------------------------------------------------------------- */
+/* --- chain.c
+ * ---------------------------------------------------------------------------------------- */
 
 void chain_genesis(const unsigned char id[16], unsigned char hash[DIGEST_SIZE]);
 void chain_row_digest(const struct action_row *row, unsigned char digest[DIGEST_SIZE]);
@@ -331,19 +339,22 @@ void chain_fingerprint(const char *kind, const void *request, size_t length,
 		       unsigned char digest[DIGEST_SIZE]);
 
 /*
- * Writes `row` (with state, attempt and payloads as they shall become) as this generation's next record:
- * stamps it, compares, writes row and event, commits. With `begun` the transaction is open already. Where
- * the disk is full and `completes` is set, the headroom is used, and at last the result is cut.
+ * Writes `row` (with state, attempt and payloads as they shall become) as this generation's next
+ * record: stamps it, compares, writes row and event, commits. With `begun` the transaction is open
+ * already. Where the disk is full and `completes` is set, the headroom is used, and at last the
+ * result is cut.
  */
-int32_t chain_write(orch_journal *journal, struct action_row *row, const struct expectation *expected,
-		    bool begun, bool completes, orch_error **reterr);
+int32_t chain_write(orch_journal *journal, struct action_row *row,
+		    const struct expectation *expected, bool begun, bool completes,
+		    orch_error **reterr);
 /* The record that a new generation writes first. */
 int32_t chain_write_instance(orch_journal *journal, const struct instance_row *instance,
 			     orch_error **reterr);
 /* Compares the anchor with the chain. ORCH_ECORRUPT: the file is older than its anchor. */
 int32_t chain_check_anchor(orch_journal *journal, const char *anchor_path, orch_error **reterr);
 
-/* --- action.c --------------------------------------------------------------------------------------- */
+/* --- action.c
+ * --------------------------------------------------------------------------------------- */
 
 /* Takes the row over (also on failure). NULL: out of memory. */
 orch_action *action_new(orch_journal *journal, struct action_row *row);

@@ -23,7 +23,8 @@ void orch_action_opts_init(struct orch_action_opts *opts)
 	opts->policy = ORCH_POLICY_NEVER_REPEAT;
 }
 
-/* --- open and close ------------------------------------------------------------------------------------- */
+/* --- open and close
+ * ------------------------------------------------------------------------------------- */
 
 static void journal_free(orch_journal *journal)
 {
@@ -69,15 +70,16 @@ orch_journal *orch_journal_unref(orch_journal *journal)
 }
 
 /*
- * The one name of a file: absolute and without symbolic links, because log and lock go by name. The file
- * itself need not exist.
+ * The one name of a file: absolute and without symbolic links, because log and lock go by name. The
+ * file itself need not exist.
  */
 static int32_t resolve_path(const char *path, const char *what, char **ret_path, char **ret_folder,
 			    orch_error **reterr)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 	if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "%s \"%s\" does not name a file", what, path);
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "%s \"%s\" does not name a file",
+				 what, path);
 	_cleanup_free_ char *full = realpath(path, NULL);
 	_cleanup_free_ char *folder = NULL;
 	if (full) {
@@ -85,7 +87,7 @@ static int32_t resolve_path(const char *path, const char *what, char **ret_path,
 		folder = strndup(full, slash == full ? 1 : (size_t)(slash - full));
 	} else if (errno == ENOENT) {
 		_cleanup_free_ char *parent =
-			slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+		    slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
 		if (!parent)
 			return orch_fail_memory(reterr);
 		folder = realpath(parent, NULL);
@@ -94,8 +96,8 @@ static int32_t resolve_path(const char *path, const char *what, char **ret_path,
 					 "cannot find the folder of %s %s", what, path);
 		full = orch_strdup_printf("%s/%s", strcmp(folder, "/") == 0 ? "" : folder, name);
 	} else {
-		return orch_fail(reterr, journal_code(errno), errno, "folder", "cannot find %s %s", what,
-				 path);
+		return orch_fail(reterr, journal_code(errno), errno, "folder", "cannot find %s %s",
+				 what, path);
 	}
 	if (!full || !folder)
 		return orch_fail_memory(reterr);
@@ -104,8 +106,8 @@ static int32_t resolve_path(const char *path, const char *what, char **ret_path,
 	return 0;
 }
 
-static int32_t set_anchor(orch_journal *journal, const char *anchor_path, const char *journal_folder,
-			  orch_error **reterr)
+static int32_t set_anchor(orch_journal *journal, const char *anchor_path,
+			  const char *journal_folder, orch_error **reterr)
 {
 	_cleanup_free_ char *path = NULL, *folder = NULL;
 	int32_t r = resolve_path(anchor_path, "the anchor", &path, &folder, reterr);
@@ -114,10 +116,11 @@ static int32_t set_anchor(orch_journal *journal, const char *anchor_path, const 
 	size_t length = strlen(journal_folder);
 	if (strncmp(folder, journal_folder, length) == 0 &&
 	    (folder[length] == '\0' || folder[length] == '/'))
-		return orch_fail(reterr, ORCH_EINVAL, 0, "anchor",
-				 "the anchor %s is inside the journal's folder: put it elsewhere, or it is "
-				 "rolled back together with the journal",
-				 path);
+		return orch_fail(
+		    reterr, ORCH_EINVAL, 0, "anchor",
+		    "the anchor %s is inside the journal's folder: put it elsewhere, or it is "
+		    "rolled back together with the journal",
+		    path);
 	journal->anchor.path = ORCH_STEAL(path);
 	return 0;
 }
@@ -131,9 +134,10 @@ static int32_t create_if_missing(orch_journal *journal, orch_error **reterr)
 	orch_error_free(error);
 	struct file_identity wal;
 	if (file_identity_read(journal->wal_path, &wal))
-		return orch_fail(reterr, ORCH_ECORRUPT, 0, NULL,
-				 "%s is missing, and its write-ahead log %s is there: put it back beside it",
-				 journal->path, journal->wal_path);
+		return orch_fail(
+		    reterr, ORCH_ECORRUPT, 0, NULL,
+		    "%s is missing, and its write-ahead log %s is there: put it back beside it",
+		    journal->path, journal->wal_path);
 	if (journal->anchor.path) {
 		struct anchor_point point;
 		bool found;
@@ -141,11 +145,12 @@ static int32_t create_if_missing(orch_journal *journal, orch_error **reterr)
 		if (r < 0)
 			return r;
 		if (found)
-			return orch_fail(reterr, ORCH_ECORRUPT, 0, "anchor",
-					 "%s is missing, and its anchor %s knows of %llu records: put it back, "
-					 "or remove the anchor to accept the loss",
-					 journal->path, journal->anchor.path,
-					 (unsigned long long)point.sequence);
+			return orch_fail(
+			    reterr, ORCH_ECORRUPT, 0, "anchor",
+			    "%s is missing, and its anchor %s knows of %llu records: put it back, "
+			    "or remove the anchor to accept the loss",
+			    journal->path, journal->anchor.path,
+			    (unsigned long long)point.sequence);
 	}
 	return store_create(journal->path, reterr);
 }
@@ -175,12 +180,14 @@ static int32_t open_writable(orch_journal *journal, const char *lock_path, orch_
 	if (r < 0)
 		return r;
 	if (!file_identity_read(journal->path, &journal->file))
-		return orch_fail(reterr, ORCH_ESYS, errno, NULL, "cannot find %s any more", journal->path);
+		return orch_fail(reterr, ORCH_ESYS, errno, NULL, "cannot find %s any more",
+				 journal->path);
 	r = store_open(journal, journal->path, reterr);
 	if (r == 0 && journal->anchor.path)
 		r = chain_check_anchor(journal, journal->anchor.path, reterr);
 	if (r == 0) {
-		/* Before the registration, so that an anchor that cannot be written leaves the file alone. */
+		/* Before the registration, so that an anchor that cannot be written leaves the file
+		 * alone. */
 		struct anchor_point point = journal_point(journal);
 		r = anchor_sync(&journal->anchor, &point, reterr);
 	}
@@ -225,13 +232,15 @@ static int32_t journal_open(const struct orch_journal_opts *opts, orch_journal *
 	if (!opts->path || !*opts->path)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "orch_journal_opts.path is not set");
 	if (opts->flags & ~ORCH_JOURNAL_READ_ONLY)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "orch_journal_opts.flags 0x%x is not known",
-				 opts->flags);
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_journal_opts.flags 0x%x is not known", opts->flags);
 	if (opts->payload_limit > JOURNAL_MAX_PAYLOAD_LIMIT)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
-				 "orch_journal_opts.payload_limit is over %u bytes", JOURNAL_MAX_PAYLOAD_LIMIT);
+				 "orch_journal_opts.payload_limit is over %u bytes",
+				 JOURNAL_MAX_PAYLOAD_LIMIT);
 	if (sodium_init() < 0)
-		return orch_fail(reterr, ORCH_ESYS, 0, NULL, "libsodium found no source of randomness");
+		return orch_fail(reterr, ORCH_ESYS, 0, NULL,
+				 "libsodium found no source of randomness");
 	int32_t r = resolve_path(opts->path, "the journal", &journal->path, &folder, reterr);
 	if (r == 0)
 		r = filesystem_check(folder, reterr);
@@ -245,7 +254,8 @@ static int32_t journal_open(const struct orch_journal_opts *opts, orch_journal *
 	if (!journal->wal_path || !journal->headroom_path || !lock_path)
 		return orch_fail_memory(reterr);
 	journal->read_only = opts->flags & ORCH_JOURNAL_READ_ONLY;
-	journal->payload_limit = opts->payload_limit ? opts->payload_limit : JOURNAL_DEFAULT_PAYLOAD_LIMIT;
+	journal->payload_limit =
+	    opts->payload_limit ? opts->payload_limit : JOURNAL_DEFAULT_PAYLOAD_LIMIT;
 	journal->on_record = opts->on_record;
 	journal->userdata = opts->userdata;
 	return journal->read_only ? open_read_only(journal, lock_path, reterr)
@@ -297,7 +307,8 @@ uint64_t orch_journal_sequence(const orch_journal *journal)
 	return journal ? journal->sequence : 0;
 }
 
-/* --- begin and record ------------------------------------------------------------------------------------- */
+/* --- begin and record
+ * ------------------------------------------------------------------------------------- */
 
 /* RFC 3629: shortest form, no surrogates, nothing above U+10FFFF. */
 static bool is_utf8(const char *text)
@@ -337,22 +348,22 @@ static int32_t check_names(const char *kind, const char *key, orch_error **reter
 }
 
 /* Turns what a caller gives into the row of a first attempt. */
-static int32_t prepare_row(orch_journal *journal, const struct orch_action_opts *opts, uint32_t state,
-			   struct action_row *row, orch_error **reterr)
+static int32_t prepare_row(orch_journal *journal, const struct orch_action_opts *opts,
+			   uint32_t state, struct action_row *row, orch_error **reterr)
 {
 	memset(row, 0, sizeof(*row));
 	int32_t r = check_names(opts->kind, opts->key, reterr);
 	if (r < 0)
 		return r;
 	if (opts->request_length && !opts->request)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "the request is NULL with a length of %zu",
-				 opts->request_length);
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "the request is NULL with a length of %zu", opts->request_length);
 	if (opts->request_length > journal->payload_limit)
-		return orch_fail(reterr, ORCH_ETOOBIG, 0, NULL,
-				 "the request of %s has %zu bytes, the journal's payload_limit is %llu: store "
-				 "it elsewhere and journal its digest",
-				 opts->key, opts->request_length,
-				 (unsigned long long)journal->payload_limit);
+		return orch_fail(
+		    reterr, ORCH_ETOOBIG, 0, NULL,
+		    "the request of %s has %zu bytes, the journal's payload_limit is %llu: store "
+		    "it elsewhere and journal its digest",
+		    opts->key, opts->request_length, (unsigned long long)journal->payload_limit);
 	strcpy(row->kind, opts->kind);
 	strcpy(row->key, opts->key);
 	row->policy = opts->policy ? opts->policy : ORCH_POLICY_NEVER_REPEAT;
@@ -363,9 +374,11 @@ static int32_t prepare_row(orch_journal *journal, const struct orch_action_opts 
 		memcpy(row->fingerprint, opts->fingerprint, opts->fingerprint_length);
 	} else {
 		row->fingerprint_length = DIGEST_SIZE;
-		chain_fingerprint(opts->kind, opts->request, opts->request_length, row->fingerprint);
+		chain_fingerprint(opts->kind, opts->request, opts->request_length,
+				  row->fingerprint);
 	}
-	if (!payload_set(&row->request, opts->request, opts->request_length, journal->payload_limit))
+	if (!payload_set(&row->request, opts->request, opts->request_length,
+			 journal->payload_limit))
 		return orch_fail_memory(reterr);
 	row->request_changed = row->request.length > 0;
 	return 0;
@@ -433,17 +446,19 @@ static int32_t begin_row(orch_journal *journal, struct action_row *row, uint32_t
 	*outcome = found ? outcome_of(journal, &recorded) : ORCH_BEGIN_FRESH;
 	if (*outcome == ORCH_BEGIN_FRESH) {
 		if (!store_headroom_take(journal)) {
-			r = orch_fail(reterr, ORCH_ENOSPC, 0, "headroom",
-				      "%s: the disk has no room left for the outcome, so %s is not begun: "
-				      "free some",
-				      journal->path, row->key);
+			r = orch_fail(
+			    reterr, ORCH_ENOSPC, 0, "headroom",
+			    "%s: the disk has no room left for the outcome, so %s is not begun: "
+			    "free some",
+			    journal->path, row->key);
 			goto abort;
 		}
-		struct expectation expected = {recorded.state, recorded.attempt, recorded.generation};
+		struct expectation expected = {recorded.state, recorded.attempt,
+					       recorded.generation};
 		if (found)
 			next_attempt(&recorded, row);
-		r = chain_write(journal, found ? &recorded : row, found ? &expected : NULL, true, false,
-				reterr);
+		r = chain_write(journal, found ? &recorded : row, found ? &expected : NULL, true,
+				false, reterr);
 	} else {
 		r = 0;
 		store_abort(journal);
@@ -468,12 +483,15 @@ static int32_t check_action_opts(const struct orch_action_opts *opts, orch_error
 				 "orch_action_opts.flags and .reserved have to be 0");
 	if (opts->policy > ORCH_POLICY_NEVER_REPEAT)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
-				 "orch_action_opts.policy %u is not an ORCH_POLICY_*", opts->policy);
-	if (opts->fingerprint ? opts->fingerprint_length < 1 || opts->fingerprint_length > FINGERPRINT_MAX
-			      : opts->fingerprint_length != 0)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
-				 "orch_action_opts.fingerprint_length is %zu: 1 to %d bytes, or 0 with NULL",
-				 opts->fingerprint_length, FINGERPRINT_MAX);
+				 "orch_action_opts.policy %u is not an ORCH_POLICY_*",
+				 opts->policy);
+	if (opts->fingerprint
+		? opts->fingerprint_length < 1 || opts->fingerprint_length > FINGERPRINT_MAX
+		: opts->fingerprint_length != 0)
+		return orch_fail(
+		    reterr, ORCH_EINVAL, 0, NULL,
+		    "orch_action_opts.fingerprint_length is %zu: 1 to %d bytes, or 0 with NULL",
+		    opts->fingerprint_length, FINGERPRINT_MAX);
 	return 0;
 }
 
@@ -552,7 +570,9 @@ out:
 	return r;
 }
 
-/* --- look up ------------------------------------------------------------------------------------------------ */
+/* --- look up
+ * ------------------------------------------------------------------------------------------------
+ */
 
 int32_t orch_journal_find(orch_journal *journal, const char *key, orch_action **ret_action,
 			  orch_error **reterr)
@@ -565,7 +585,8 @@ int32_t orch_journal_find(orch_journal *journal, const char *key, orch_action **
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "key or ret_action is NULL");
 	r = store_action_by_key(journal, key, &row, reterr);
 	if (r == ORCH_ENOENT)
-		return orch_fail(reterr, r, 0, NULL, "%s has no action with the key %s", journal->path, key);
+		return orch_fail(reterr, r, 0, NULL, "%s has no action with the key %s",
+				 journal->path, key);
 	if (r < 0)
 		return r;
 	orch_action *action = action_new(journal, &row);

@@ -8,12 +8,13 @@
 #include "journal-private.h"
 
 /*
- * Ownership is an open-file-description lock (fcntl(2), F_OFD_SETLK) on a file of its own. SQLite's own
- * lock is a traditional one, which the process loses as soon as any code in it opens and closes the
- * database; an OFD lock ends only with the last copy of its descriptor.
+ * Ownership is an open-file-description lock (fcntl(2), F_OFD_SETLK) on a file of its own. SQLite's
+ * own lock is a traditional one, which the process loses as soon as any code in it opens and closes
+ * the database; an OFD lock ends only with the last copy of its descriptor.
  *
- * Such copies are what fork(2) makes, so a worker that the host forked would keep a dead coordinator's
- * journal locked. Hence the one fork handler of the library: the child closes its copies.
+ * Such copies are what fork(2) makes, so a worker that the host forked would keep a dead
+ * coordinator's journal locked. Hence the one fork handler of the library: the child closes its
+ * copies.
  */
 
 static pthread_mutex_t held_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -122,7 +123,8 @@ bool file_identity_holds(const char *path, const struct file_identity *identity)
 
 bool filesystem_is_remote(uint64_t magic, const char **ret_name)
 {
-	/* statfs(2) and linux/magic.h. FUSE may be anything, sshfs included, and does not say what. */
+	/* statfs(2), linux/magic.h. FUSE may be anything, sshfs included, and does not say what. */
+	/* clang-format off */
 	static const struct {
 		uint32_t magic;
 		const char *name;
@@ -135,6 +137,7 @@ bool filesystem_is_remote(uint64_t magic, const char **ret_name)
 		{0x786f4256, "VBOXSF"}, {0x19830326, "BeeGFS"}, {0x20030528, "OrangeFS"},
 		{0xbacbacbc, "VMHGFS"}, {0xaad7aaea, "PanFS"},
 	};
+	/* clang-format on */
 	for (size_t i = 0; i < sizeof(remote) / sizeof(remote[0]); i++)
 		if ((uint32_t)magic == remote[i].magic) {
 			*ret_name = remote[i].name;
@@ -151,14 +154,15 @@ int32_t filesystem_check(const char *folder, orch_error **reterr)
 				 "cannot open the journal's folder %s", folder);
 	struct statfs status;
 	if (fstatfs(fd, &status) < 0)
-		return orch_fail(reterr, ORCH_ESYS, errno, "folder", "cannot ask the file system of %s",
-				 folder);
+		return orch_fail(reterr, ORCH_ESYS, errno, "folder",
+				 "cannot ask the file system of %s", folder);
 	const char *name;
 	if (filesystem_is_remote((uint64_t)status.f_type, &name))
-		return orch_fail(reterr, ORCH_ENETFS, 0, "folder",
-				 "%s is on a network file system (%s), where locks and syncs cannot be "
-				 "trusted: put the journal on a local disk",
-				 folder, name);
+		return orch_fail(
+		    reterr, ORCH_ENETFS, 0, "folder",
+		    "%s is on a network file system (%s), where locks and syncs cannot be "
+		    "trusted: put the journal on a local disk",
+		    folder, name);
 	return 0;
 }
 
@@ -169,13 +173,15 @@ static int32_t lock_refused(const struct lock *lock, orch_error **reterr)
 	while (length > 0 && holder[length - 1] == '\n')
 		length--;
 	if (length <= 0)
-		return orch_fail(reterr, ORCH_ELOCKED, 0, "lock",
-				 "%s is held by another coordinator, which has not signed it yet, or is "
-				 "being read",
-				 lock->path);
+		return orch_fail(
+		    reterr, ORCH_ELOCKED, 0, "lock",
+		    "%s is held by another coordinator, which has not signed it yet, or is "
+		    "being read",
+		    lock->path);
 	holder[length] = '\0';
 	return orch_fail(reterr, ORCH_ELOCKED, 0, "lock",
-			 "%s is held by another coordinator (%s): stop it first", lock->path, holder);
+			 "%s is held by another coordinator (%s): stop it first", lock->path,
+			 holder);
 }
 
 int32_t lock_take(struct lock *lock, const char *path, bool shared, orch_error **reterr)
@@ -187,7 +193,8 @@ int32_t lock_take(struct lock *lock, const char *path, bool shared, orch_error *
 		return orch_fail_memory(reterr);
 	/* Somebody may remove the file between open and lock: then the lock is one on nothing. */
 	for (int tries = 0; tries < 10; tries++) {
-		int flags = O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | (shared ? O_RDONLY : O_RDWR | O_CREAT);
+		int flags =
+		    O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | (shared ? O_RDONLY : O_RDWR | O_CREAT);
 		lock->fd = fd_above_stdio(open(path, flags, 0600));
 		if (lock->fd < 0 && shared && errno == ENOENT)
 			return 0;
@@ -199,8 +206,9 @@ int32_t lock_take(struct lock *lock, const char *path, bool shared, orch_error *
 		struct flock range = {.l_type = shared ? F_RDLCK : F_WRLCK, .l_whence = SEEK_SET};
 		if (fcntl(lock->fd, F_OFD_SETLK, &range) < 0) {
 			r = errno == EAGAIN || errno == EACCES
-				    ? lock_refused(lock, reterr)
-				    : orch_fail(reterr, ORCH_ESYS, errno, "lock", "cannot lock %s", path);
+				? lock_refused(lock, reterr)
+				: orch_fail(reterr, ORCH_ESYS, errno, "lock", "cannot lock %s",
+					    path);
 			goto failed;
 		}
 		struct stat status;
@@ -216,7 +224,8 @@ int32_t lock_take(struct lock *lock, const char *path, bool shared, orch_error *
 		}
 		orch_close_fd(&lock->fd);
 	}
-	r = orch_fail(reterr, ORCH_ELOCKED, 0, "lock", "%s is removed again and again by somebody", path);
+	r = orch_fail(reterr, ORCH_ELOCKED, 0, "lock", "%s is removed again and again by somebody",
+		      path);
 failed:
 	orch_close_fd(&lock->fd);
 	free(ORCH_STEAL(lock->path));

@@ -69,8 +69,9 @@ static const char *decision_for(const struct recovery_row *row)
 		return "verify: it is still in flight, ask again later";
 	case ORCH_OUTCOME_UNKNOWN:
 		return orch_action_state(row->action) == ORCH_ACTION_HANDED_OVER
-			       ? "hand over: nobody can tell and it must never be repeated, a person decides"
-			       : "verify: nobody can tell, ask again before any retry";
+			   ? "hand over: nobody can tell and it must never be repeated, a person "
+			     "decides"
+			   : "verify: nobody can tell, ask again before any retry";
 	default:
 		break;
 	}
@@ -93,13 +94,14 @@ static int32_t probe_and_resolve(struct recovery_row *row, orch_probe_fn probe, 
 		probe(userdata, row->action, &reply);
 	row->probe = reply.verdict ? reply.verdict : ORCH_OUTCOME_UNKNOWN;
 	int32_t r = reply.failed ? orch_fail_memory(reterr)
-				 : orch_action_resolve(row->action, row->probe, reply.result, reply.length,
-						       reterr);
+				 : orch_action_resolve(row->action, row->probe, reply.result,
+						       reply.length, reterr);
 	free(reply.result);
 	return r;
 }
 
-static int32_t decide(struct recovery_row *row, orch_probe_fn probe, void *userdata, orch_error **reterr)
+static int32_t decide(struct recovery_row *row, orch_probe_fn probe, void *userdata,
+		      orch_error **reterr)
 {
 	static const char never[] = "never dispatched", again[] = "may be repeated";
 	switch (row->state_before) {
@@ -149,7 +151,8 @@ static int32_t write_text(orch_recovery *recovery, orch_error **reterr)
 	for (uint32_t i = 0; i < recovery->count; i++) {
 		const struct recovery_row *row = &recovery->rows[i];
 		add_key(&text, orch_action_key(row->action));
-		orch_buf_printf(&text, " (%s): %s -> %s, probe %s; %s\n", orch_action_kind(row->action),
+		orch_buf_printf(&text, " (%s): %s -> %s, probe %s; %s\n",
+				orch_action_kind(row->action),
 				orch_action_state_name(row->state_before),
 				orch_action_state_name(orch_action_state(row->action)),
 				outcome_name(row->probe), row->decision);
@@ -241,7 +244,8 @@ uint32_t orch_recovery_count(const orch_recovery *recovery)
 }
 
 int32_t orch_recovery_row(const orch_recovery *recovery, uint32_t index, orch_action **ret_action,
-			  uint32_t *ret_state_before, uint32_t *ret_probe, const char **ret_decision)
+			  uint32_t *ret_state_before, uint32_t *ret_probe,
+			  const char **ret_decision)
 {
 	if (!recovery || index >= recovery->count)
 		return ORCH_EINVAL;

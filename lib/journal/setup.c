@@ -9,39 +9,40 @@
 /* Making, opening and closing the database, and the disk space kept back for it. */
 
 static const char schema_sql[] =
-	"BEGIN IMMEDIATE;"
-	"CREATE TABLE journal (one INTEGER PRIMARY KEY CHECK (one = 1), id BLOB NOT NULL,"
-	" epoch INTEGER NOT NULL, created_at_ms INTEGER NOT NULL) STRICT;"
-	"CREATE TABLE instance (generation INTEGER PRIMARY KEY, instance_id TEXT NOT NULL,"
-	" boot_id TEXT NOT NULL, host TEXT NOT NULL, pid INTEGER NOT NULL,"
-	" opened_at_ms INTEGER NOT NULL) STRICT;"
-	"CREATE TABLE action (id INTEGER PRIMARY KEY, sequence INTEGER NOT NULL, kind TEXT NOT NULL,"
-	" key TEXT NOT NULL UNIQUE, policy INTEGER NOT NULL, fingerprint BLOB NOT NULL,"
-	" state INTEGER NOT NULL, attempt INTEGER NOT NULL, generation INTEGER NOT NULL,"
-	" created_at_ms INTEGER NOT NULL, updated_at_ms INTEGER NOT NULL,"
-	" request_length INTEGER NOT NULL, request_digest BLOB,"
-	" result_length INTEGER NOT NULL, result_digest BLOB) STRICT;"
-	/* Recovery looks at the open ones only: INTENT, DISPATCHED, OBSERVED, UNKNOWN. */
-	"CREATE INDEX action_open ON action (id) WHERE state IN (1, 2, 3, 6);"
-	/* The request of action N is 2 N, its result 2 N + 1. Apart, so that a transition does not write
-	 * them again and they can be dropped without the mark that the action was done. */
-	"CREATE TABLE body (id INTEGER PRIMARY KEY, bytes BLOB NOT NULL) STRICT;"
-	"CREATE TABLE event (sequence INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL,"
-	" generation INTEGER NOT NULL, action INTEGER NOT NULL, attempt INTEGER NOT NULL,"
-	" state INTEGER NOT NULL, digest BLOB NOT NULL, hash BLOB NOT NULL) STRICT;";
-
+    "BEGIN IMMEDIATE;"
+    "CREATE TABLE journal (one INTEGER PRIMARY KEY CHECK (one = 1), id BLOB NOT NULL,"
+    " epoch INTEGER NOT NULL, created_at_ms INTEGER NOT NULL) STRICT;"
+    "CREATE TABLE instance (generation INTEGER PRIMARY KEY, instance_id TEXT NOT NULL,"
+    " boot_id TEXT NOT NULL, host TEXT NOT NULL, pid INTEGER NOT NULL,"
+    " opened_at_ms INTEGER NOT NULL) STRICT;"
+    "CREATE TABLE action (id INTEGER PRIMARY KEY, sequence INTEGER NOT NULL, kind TEXT NOT NULL,"
+    " key TEXT NOT NULL UNIQUE, policy INTEGER NOT NULL, fingerprint BLOB NOT NULL,"
+    " state INTEGER NOT NULL, attempt INTEGER NOT NULL, generation INTEGER NOT NULL,"
+    " created_at_ms INTEGER NOT NULL, updated_at_ms INTEGER NOT NULL,"
+    " request_length INTEGER NOT NULL, request_digest BLOB,"
+    " result_length INTEGER NOT NULL, result_digest BLOB) STRICT;"
+    /* Recovery looks at the open ones only: INTENT, DISPATCHED, OBSERVED, UNKNOWN. */
+    "CREATE INDEX action_open ON action (id) WHERE state IN (1, 2, 3, 6);"
+    /* The request of action N is 2 N, its result 2 N + 1. Apart, so that a transition does not
+     * write them again and they can be dropped without the mark that the action was done. */
+    "CREATE TABLE body (id INTEGER PRIMARY KEY, bytes BLOB NOT NULL) STRICT;"
+    "CREATE TABLE event (sequence INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL,"
+    " generation INTEGER NOT NULL, action INTEGER NOT NULL, attempt INTEGER NOT NULL,"
+    " state INTEGER NOT NULL, digest BLOB NOT NULL, hash BLOB NOT NULL) STRICT;";
 
 static uint32_t big_endian(const unsigned char *bytes)
 {
-	return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
+	return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 |
+	       bytes[3];
 }
 
 static int32_t newer_schema(const char *path, int64_t schema, orch_error **reterr)
 {
-	return orch_fail(reterr, ORCH_ESCHEMA, 0, NULL,
-			 "%s has schema %lld, this is liborch %s with schema %d: use the version that wrote "
-			 "it, or a newer one",
-			 path, (long long)schema, ORCH_VERSION_STRING, JOURNAL_SCHEMA);
+	return orch_fail(
+	    reterr, ORCH_ESCHEMA, 0, NULL,
+	    "%s has schema %lld, this is liborch %s with schema %d: use the version that wrote "
+	    "it, or a newer one",
+	    path, (long long)schema, ORCH_VERSION_STRING, JOURNAL_SCHEMA);
 }
 
 int32_t store_check_file(const char *path, orch_error **reterr)
@@ -53,10 +54,11 @@ int32_t store_check_file(const char *path, orch_error **reterr)
 	if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode))
 		return orch_fail(reterr, ORCH_ECORRUPT, 0, NULL, "%s is not a file", path);
 	if (status.st_nlink != 1)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
-				 "%s has %lu hard links, and its log and lock go by name: remove the others "
-				 "or copy it",
-				 path, (unsigned long)status.st_nlink);
+		return orch_fail(
+		    reterr, ORCH_EINVAL, 0, NULL,
+		    "%s has %lu hard links, and its log and lock go by name: remove the others "
+		    "or copy it",
+		    path, (unsigned long)status.st_nlink);
 	/* https://sqlite.org/fileformat2.html, the database header */
 	unsigned char header[100];
 	if (pread(fd, header, sizeof(header), 0) != sizeof(header) ||
@@ -69,7 +71,8 @@ int32_t store_check_file(const char *path, orch_error **reterr)
 	return 0;
 }
 
-/* --- making ------------------------------------------------------------------------------------------- */
+/* --- making
+ * ------------------------------------------------------------------------------------------- */
 
 static int create_database(const char *path, char **ret_text)
 {
@@ -77,20 +80,23 @@ static int create_database(const char *path, char **ret_text)
 	sqlite3_stmt *statement = NULL;
 	unsigned char id[16];
 	randombytes_buf(id, sizeof(id));
-	_cleanup_free_ char *end = orch_strdup_printf(
-		"PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT; PRAGMA journal_mode = WAL",
-		JOURNAL_APPLICATION_ID, JOURNAL_SCHEMA);
+	_cleanup_free_ char *end =
+	    orch_strdup_printf("PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT; "
+			       "PRAGMA journal_mode = WAL",
+			       JOURNAL_APPLICATION_ID, JOURNAL_SCHEMA);
 	if (!end)
 		return SQLITE_NOMEM;
-	int result = sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_FULLMUTEX, "unix");
+	int result =
+	    sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_FULLMUTEX, "unix");
 	if (result == SQLITE_OK)
-		result = sqlite3_exec(db, "PRAGMA locking_mode = EXCLUSIVE; PRAGMA synchronous = FULL", NULL,
-				      NULL, NULL);
+		result =
+		    sqlite3_exec(db, "PRAGMA locking_mode = EXCLUSIVE; PRAGMA synchronous = FULL",
+				 NULL, NULL, NULL);
 	if (result == SQLITE_OK)
 		result = sqlite3_exec(db, schema_sql, NULL, NULL, NULL);
 	if (result == SQLITE_OK)
-		result = sqlite3_prepare_v2(db, "INSERT INTO journal VALUES (1, ?1, 1, ?2)", -1, &statement,
-					    NULL);
+		result = sqlite3_prepare_v2(db, "INSERT INTO journal VALUES (1, ?1, 1, ?2)", -1,
+					    &statement, NULL);
 	if (result == SQLITE_OK) {
 		sqlite3_bind_blob(statement, 1, id, sizeof(id), SQLITE_STATIC);
 		sqlite3_bind_int64(statement, 2, orch_realtime_ms());
@@ -151,10 +157,12 @@ failed:
 	unlink(temp_wal);
 	unlink(temp_journal);
 	return orch_fail(reterr, journal_code(os_errno), os_errno, "create",
-			 "cannot make the journal %s%s%s", path, text ? ": " : "", text ? text : "");
+			 "cannot make the journal %s%s%s", path, text ? ": " : "",
+			 text ? text : "");
 }
 
-/* --- opening -------------------------------------------------------------------------------------------- */
+/* --- opening
+ * -------------------------------------------------------------------------------------------- */
 
 static int on_wal(void *userdata, sqlite3 *db, const char *name, int frames)
 {
@@ -166,7 +174,8 @@ static int on_wal(void *userdata, sqlite3 *db, const char *name, int frames)
 }
 
 /* Sets one thing and reads back whether it took. */
-static int32_t set(orch_journal *journal, const char *pragma, const char *expected, orch_error **reterr)
+static int32_t set(orch_journal *journal, const char *pragma, const char *expected,
+		   orch_error **reterr)
 {
 	sqlite3_stmt *statement = NULL;
 	char answer[64] = "nothing";
@@ -186,39 +195,44 @@ static int32_t set(orch_journal *journal, const char *pragma, const char *expect
 	if (result != SQLITE_OK)
 		return store_fail(journal, result, pragma, reterr);
 	if (strcmp(answer, expected) != 0)
-		return orch_fail(reterr, ORCH_ESYS, 0, pragma,
-				 "%s: SQLite %s did not take \"%s\" (it says \"%s\"): the journal would not "
-				 "be durable",
-				 journal->path, sqlite3_libversion(), pragma, answer);
+		return orch_fail(
+		    reterr, ORCH_ESYS, 0, pragma,
+		    "%s: SQLite %s did not take \"%s\" (it says \"%s\"): the journal would not "
+		    "be durable",
+		    journal->path, sqlite3_libversion(), pragma, answer);
 	return 0;
 }
 
 static const struct {
 	int option, value;
 } hardening[] = {
-	{SQLITE_DBCONFIG_DEFENSIVE, 1},	     {SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0},
-	{SQLITE_DBCONFIG_ENABLE_TRIGGER, 0}, {SQLITE_DBCONFIG_ENABLE_VIEW, 0},
-	{SQLITE_DBCONFIG_DQS_DML, 0},	     {SQLITE_DBCONFIG_DQS_DDL, 0},
-	/* Until the journal turned out to be ours and sound, closing must not touch its bytes. */
-	{SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1},
+    {SQLITE_DBCONFIG_DEFENSIVE, 1},
+    {SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0},
+    {SQLITE_DBCONFIG_ENABLE_TRIGGER, 0},
+    {SQLITE_DBCONFIG_ENABLE_VIEW, 0},
+    {SQLITE_DBCONFIG_DQS_DML, 0},
+    {SQLITE_DBCONFIG_DQS_DDL, 0},
+    /* Until the journal turned out to be ours and sound, closing must not touch its bytes. */
+    {SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1},
 };
 
 static const struct {
 	const char *pragma, *expected;
 } settings[] = {
-	{"PRAGMA locking_mode = EXCLUSIVE", "exclusive"}, /* before the first read, or it has no effect */
-	{"PRAGMA mmap_size = 0", "0"},
-	{"PRAGMA journal_mode = WAL", "wal"},
-	{"PRAGMA synchronous = FULL", "2"},
+    {"PRAGMA locking_mode = EXCLUSIVE",
+     "exclusive"}, /* before the first read, or it has no effect */
+    {"PRAGMA mmap_size = 0", "0"},
+    {"PRAGMA journal_mode = WAL", "wal"},
+    {"PRAGMA synchronous = FULL", "2"},
 #ifdef __APPLE__
-	{"PRAGMA fullfsync = ON", "1"},
-	{"PRAGMA checkpoint_fullfsync = ON", "1"},
+    {"PRAGMA fullfsync = ON", "1"},
+    {"PRAGMA checkpoint_fullfsync = ON", "1"},
 #endif
-	{"PRAGMA foreign_keys = ON", "1"},
-	{"PRAGMA trusted_schema = OFF", "0"},
-	{"PRAGMA cell_size_check = ON", "1"},
-	{"PRAGMA temp_store = MEMORY", "2"},
-	{"PRAGMA journal_size_limit = 16777216", "16777216"},
+    {"PRAGMA foreign_keys = ON", "1"},
+    {"PRAGMA trusted_schema = OFF", "0"},
+    {"PRAGMA cell_size_check = ON", "1"},
+    {"PRAGMA temp_store = MEMORY", "2"},
+    {"PRAGMA journal_size_limit = 16777216", "16777216"},
 };
 
 /* One row of two values; ORCH_ECORRUPT if there is none. */
@@ -237,10 +251,11 @@ static int32_t load_identity(orch_journal *journal, orch_error **reterr)
 	if (schema > JOURNAL_SCHEMA)
 		return newer_schema(journal->path, schema, reterr);
 
-	result = sqlite3_prepare_v2(journal->db,
-				    "SELECT id, epoch, (SELECT coalesce(max(generation), 0) FROM instance)"
-				    " FROM journal WHERE one = 1",
-				    -1, &statement, NULL);
+	result = sqlite3_prepare_v2(
+	    journal->db,
+	    "SELECT id, epoch, (SELECT coalesce(max(generation), 0) FROM instance)"
+	    " FROM journal WHERE one = 1",
+	    -1, &statement, NULL);
 	if (result == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW &&
 	    sqlite3_column_bytes(statement, 0) == (int)sizeof(journal->id)) {
 		memcpy(journal->id, sqlite3_column_blob(statement, 0), sizeof(journal->id));
@@ -288,12 +303,13 @@ int32_t store_open(orch_journal *journal, const char *path, orch_error **reterr)
 {
 	int result = sqlite3_open_v2(path, &journal->db,
 				     SQLITE_OPEN_READWRITE | SQLITE_OPEN_FULLMUTEX |
-					     SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_EXRESCODE,
+					 SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_EXRESCODE,
 				     "unix");
 	if (result != SQLITE_OK)
 		return store_fail(journal, result, "open", reterr);
 	for (size_t i = 0; i < sizeof(hardening) / sizeof(hardening[0]); i++) {
-		result = sqlite3_db_config(journal->db, hardening[i].option, hardening[i].value, NULL);
+		result =
+		    sqlite3_db_config(journal->db, hardening[i].option, hardening[i].value, NULL);
 		if (result != SQLITE_OK)
 			return store_fail(journal, result, "hardening", reterr);
 	}
@@ -320,14 +336,15 @@ void store_close(orch_journal *journal, bool checkpoint)
 	journal->db = NULL;
 }
 
-/* --- headroom -------------------------------------------------------------------------------------------- */
+/* --- headroom
+ * -------------------------------------------------------------------------------------------- */
 
 bool store_headroom_take(orch_journal *journal)
 {
 	if (journal->headroom == JOURNAL_HEADROOM_BYTES)
 		return true;
-	_cleanup_close_ int fd =
-		open(journal->headroom_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600);
+	_cleanup_close_ int fd = open(journal->headroom_path,
+				      O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600);
 	if (fd < 0)
 		return false;
 	/* posix_fallocate() writes zeros where the file system has no such call. */

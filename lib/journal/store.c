@@ -13,48 +13,52 @@
 	" LEFT JOIN body q ON q.id = 2 * a.id LEFT JOIN body r ON r.id = 2 * a.id + 1"
 
 static const char *const statement_sql[STATEMENT_COUNT] = {
-	[STATEMENT_BEGIN] = "BEGIN IMMEDIATE",
-	[STATEMENT_COMMIT] = "COMMIT",
-	[STATEMENT_ROLLBACK] = "ROLLBACK",
-	[STATEMENT_HEAD] = "SELECT " EVENT_COLUMNS " FROM event ORDER BY sequence DESC LIMIT 1",
-	[STATEMENT_EVENT_AT] = "SELECT " EVENT_COLUMNS " FROM event WHERE sequence = ?1",
-	[STATEMENT_ADD_EVENT] = "INSERT INTO event (" EVENT_COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-	[STATEMENT_ADD_INSTANCE] = "INSERT INTO instance (generation, instance_id, boot_id, host, pid,"
-				   " opened_at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-	[STATEMENT_ADD_ACTION] =
-		"INSERT INTO action (sequence, state, attempt, generation, updated_at_ms, request_length,"
-		" request_digest, result_length, result_digest, kind, key, policy, fingerprint,"
-		" created_at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
-	[STATEMENT_UPDATE_ACTION] =
-		"UPDATE action SET sequence = ?1, state = ?2, attempt = ?3, generation = ?4,"
-		" updated_at_ms = ?5, request_length = ?6, request_digest = ?7, result_length = ?8,"
-		" result_digest = ?9 WHERE id = ?10 AND state = ?11 AND attempt = ?12 AND generation = ?13",
-	[STATEMENT_SET_BODY] = "INSERT OR REPLACE INTO body (id, bytes) VALUES (?1, ?2)",
-	[STATEMENT_DROP_BODY] = "DELETE FROM body WHERE id = ?1",
-	[STATEMENT_ACTION_BY_KEY] = ACTION_QUERY " WHERE a.key = ?1",
-	[STATEMENT_ACTION_BY_ID] = ACTION_QUERY " WHERE a.id = ?1",
-	[STATEMENT_ACTION_SEQUENCE] = "SELECT sequence FROM action WHERE id = ?1",
-	[STATEMENT_INSTANCE] = "SELECT instance_id, boot_id, host, pid, opened_at_ms FROM instance"
-			       " WHERE generation = ?1",
-	[STATEMENT_ACTIONS] = "SELECT id, kind FROM action ORDER BY id",
-	[STATEMENT_OPEN_ACTIONS] = "SELECT id, kind FROM action WHERE state IN (1, 2, 3, 6)"
-				   " AND (state = 6 OR generation < ?1) ORDER BY id",
+    [STATEMENT_BEGIN] = "BEGIN IMMEDIATE",
+    [STATEMENT_COMMIT] = "COMMIT",
+    [STATEMENT_ROLLBACK] = "ROLLBACK",
+    [STATEMENT_HEAD] = "SELECT " EVENT_COLUMNS " FROM event ORDER BY sequence DESC LIMIT 1",
+    [STATEMENT_EVENT_AT] = "SELECT " EVENT_COLUMNS " FROM event WHERE sequence = ?1",
+    [STATEMENT_ADD_EVENT] =
+	"INSERT INTO event (" EVENT_COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    [STATEMENT_ADD_INSTANCE] = "INSERT INTO instance (generation, instance_id, boot_id, host, pid,"
+			       " opened_at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    [STATEMENT_ADD_ACTION] =
+	"INSERT INTO action (sequence, state, attempt, generation, updated_at_ms, request_length,"
+	" request_digest, result_length, result_digest, kind, key, policy, fingerprint,"
+	" created_at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+    [STATEMENT_UPDATE_ACTION] =
+	"UPDATE action SET sequence = ?1, state = ?2, attempt = ?3, generation = ?4,"
+	" updated_at_ms = ?5, request_length = ?6, request_digest = ?7, result_length = ?8,"
+	" result_digest = ?9 WHERE id = ?10 AND state = ?11 AND attempt = ?12 AND generation = ?13",
+    [STATEMENT_SET_BODY] = "INSERT OR REPLACE INTO body (id, bytes) VALUES (?1, ?2)",
+    [STATEMENT_DROP_BODY] = "DELETE FROM body WHERE id = ?1",
+    [STATEMENT_ACTION_BY_KEY] = ACTION_QUERY " WHERE a.key = ?1",
+    [STATEMENT_ACTION_BY_ID] = ACTION_QUERY " WHERE a.id = ?1",
+    [STATEMENT_ACTION_SEQUENCE] = "SELECT sequence FROM action WHERE id = ?1",
+    [STATEMENT_INSTANCE] = "SELECT instance_id, boot_id, host, pid, opened_at_ms FROM instance"
+			   " WHERE generation = ?1",
+    [STATEMENT_ACTIONS] = "SELECT id, kind FROM action ORDER BY id",
+    [STATEMENT_OPEN_ACTIONS] = "SELECT id, kind FROM action WHERE state IN (1, 2, 3, 6)"
+			       " AND (state = 6 OR generation < ?1) ORDER BY id",
 };
 
-/* --- checks and errors ------------------------------------------------------------------------------ */
+/* --- checks and errors
+ * ------------------------------------------------------------------------------ */
 
 int32_t store_check(orch_journal *journal, orch_error **reterr)
 {
 	if (!journal)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "the journal is NULL");
 	if (journal->pid != getpid())
-		return orch_fail(reterr, ORCH_EFORKED, 0, NULL,
-				 "the journal %s belongs to process %d, this is its forked child %d: only "
-				 "the parent may use it",
-				 journal->path, (int)journal->pid, (int)getpid());
+		return orch_fail(
+		    reterr, ORCH_EFORKED, 0, NULL,
+		    "the journal %s belongs to process %d, this is its forked child %d: only "
+		    "the parent may use it",
+		    journal->path, (int)journal->pid, (int)getpid());
 	if (journal->poisoned)
 		return orch_fail(reterr, ORCH_EPOISONED, 0, NULL,
-				 "%s: %s; close the journal, open it again and recover", journal->path,
+				 "%s: %s; close the journal, open it again and recover",
+				 journal->path,
 				 journal->poison ? journal->poison : "an earlier commit failed");
 	return 0;
 }
@@ -79,8 +83,8 @@ void store_poison(orch_journal *journal, const char *why)
 }
 
 /*
- * The errno behind an I/O error. sqlite3_system_errno() may be that of a later call; the file that failed, the log
- * in nearly every case, keeps its own.
+ * The errno behind an I/O error. sqlite3_system_errno() may be that of a later call; the file that
+ * failed, the log in nearly every case, keeps its own.
  */
 static int io_errno(orch_journal *journal)
 {
@@ -104,14 +108,15 @@ int32_t store_fail(orch_journal *journal, int result, const char *what, orch_err
 		return orch_fail_memory(reterr);
 	case SQLITE_FULL:
 		return orch_fail(reterr, ORCH_ENOSPC, ENOSPC, what,
-				 "%s: no room on the disk, nothing is recorded: free some", journal->path);
+				 "%s: no room on the disk, nothing is recorded: free some",
+				 journal->path);
 	case SQLITE_CORRUPT:
 	case SQLITE_NOTADB:
 	case SQLITE_CONSTRAINT:
 	case SQLITE_SCHEMA:
 	case SQLITE_ERROR:
-		return orch_fail(reterr, ORCH_ECORRUPT, 0, what, "%s is damaged (%s): restore a copy",
-				 journal->path, text);
+		return orch_fail(reterr, ORCH_ECORRUPT, 0, what,
+				 "%s is damaged (%s): restore a copy", journal->path, text);
 	case SQLITE_BUSY:
 	case SQLITE_LOCKED:
 		return orch_fail(reterr, ORCH_ELOCKED, 0, what,
@@ -122,8 +127,10 @@ int32_t store_fail(orch_journal *journal, int result, const char *what, orch_err
 	}
 }
 
-/* An answer inside a transaction. Only what certainly left the files alone leaves the handle well. */
-static int32_t write_failed(orch_journal *journal, int result, const char *what, orch_error **reterr)
+/* An answer inside a transaction. Only what certainly left the files alone leaves the handle well.
+ */
+static int32_t write_failed(orch_journal *journal, int result, const char *what,
+			    orch_error **reterr)
 {
 	int32_t r = store_fail(journal, result, what, reterr);
 	if (r != ORCH_ENOSPC && r != ORCH_ENOMEM)
@@ -164,11 +171,12 @@ int store_finalize(sqlite3_stmt *statement, int result)
 	return result != SQLITE_OK ? result : finalized;
 }
 
-/* --- transactions ------------------------------------------------------------------------------------- */
+/* --- transactions
+ * ------------------------------------------------------------------------------------- */
 
 /*
- * Somebody may take the files away beneath us: then SQLite goes on writing to what has no name, and a lock
- * file that was replaced keeps nobody out.
+ * Somebody may take the files away beneath us: then SQLite goes on writing to what has no name, and
+ * a lock file that was replaced keeps nobody out.
  */
 static int32_t check_files(orch_journal *journal, orch_error **reterr)
 {
@@ -182,10 +190,11 @@ static int32_t check_files(orch_journal *journal, orch_error **reterr)
 	if (!gone)
 		return 0;
 	store_poison(journal, "its files were removed or replaced while it was open");
-	return orch_fail(reterr, ORCH_EPOISONED, 0, "files",
-			 "%s was removed or replaced while the journal was open: what is written now "
-			 "would be lost, or another coordinator has taken over",
-			 gone);
+	return orch_fail(
+	    reterr, ORCH_EPOISONED, 0, "files",
+	    "%s was removed or replaced while the journal was open: what is written now "
+	    "would be lost, or another coordinator has taken over",
+	    gone);
 }
 
 int32_t store_begin(orch_journal *journal, orch_error **reterr)
@@ -212,12 +221,14 @@ void store_abort(orch_journal *journal)
 		store_poison(journal, "a transaction could not be rolled back");
 }
 
-/* The log goes back into the database here and not inside SQLite's commit, which would hide its failure. */
+/* The log goes back into the database here and not inside SQLite's commit, which would hide its
+ * failure. */
 static void checkpoint(orch_journal *journal)
 {
 	if (journal->wal_frames < JOURNAL_CHECKPOINT_FRAMES)
 		return;
-	int result = sqlite3_wal_checkpoint_v2(journal->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+	int result =
+	    sqlite3_wal_checkpoint_v2(journal->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
 	if ((result & 0xff) == SQLITE_IOERR || (result & 0xff) == SQLITE_CORRUPT)
 		store_poison(journal, "the write-ahead log could not be carried over");
 	/* A full disk is tried again after the next record: the log holds everything until then. */
@@ -233,8 +244,8 @@ int32_t store_commit(orch_journal *journal, const struct event_row *event, orch_
 	}
 	int result = run(statement);
 	if ((result & 0xff) == SQLITE_FULL) {
-		/* The write that failed came before the last frame of the transaction was complete, and
-		 * before any sync: it does not count, now or after a crash. */
+		/* The write that failed came before the last frame of the transaction was complete,
+		 * and before any sync: it does not count, now or after a crash. */
 		r = store_fail(journal, result, "commit", reterr);
 		store_abort(journal);
 		return r;
@@ -267,7 +278,9 @@ int32_t store_commit(orch_journal *journal, const struct event_row *event, orch_
 	return 0;
 }
 
-/* --- rows ----------------------------------------------------------------------------------------------- */
+/* --- rows
+ * -----------------------------------------------------------------------------------------------
+ */
 
 static void bind_number(sqlite3_stmt *statement, int index, uint64_t number)
 {
@@ -311,7 +324,8 @@ int32_t store_put_action(orch_journal *journal, struct action_row *row,
 			 const struct expectation *expected, orch_error **reterr)
 {
 	sqlite3_stmt *statement;
-	int32_t r = store_statement(journal, expected ? STATEMENT_UPDATE_ACTION : STATEMENT_ADD_ACTION, &statement, reterr);
+	int32_t r = store_statement(
+	    journal, expected ? STATEMENT_UPDATE_ACTION : STATEMENT_ADD_ACTION, &statement, reterr);
 	if (r < 0)
 		return r;
 	bind_number(statement, 1, row->sequence);
@@ -337,11 +351,12 @@ int32_t store_put_action(orch_journal *journal, struct action_row *row,
 	if (result != SQLITE_OK)
 		return write_failed(journal, result, "action", reterr);
 	if (expected && sqlite3_changes(journal->db) != 1)
-		return orch_fail(reterr, ORCH_ESTATE, 0, NULL,
-				 "action %s is not %s in attempt %u of generation %llu any more: another "
-				 "transition was first, look it up again",
-				 row->key, orch_action_state_name(expected->state), expected->attempt,
-				 (unsigned long long)expected->generation);
+		return orch_fail(
+		    reterr, ORCH_ESTATE, 0, NULL,
+		    "action %s is not %s in attempt %u of generation %llu any more: another "
+		    "transition was first, look it up again",
+		    row->key, orch_action_state_name(expected->state), expected->attempt,
+		    (unsigned long long)expected->generation);
 	if (!expected)
 		row->id = (uint64_t)sqlite3_last_insert_rowid(journal->db);
 	r = row->request_changed ? put_body(journal, 2 * row->id, &row->request, reterr) : 0;
@@ -402,7 +417,8 @@ static bool load_text(sqlite3_stmt *statement, int column, char *text, size_t si
 }
 
 /* 0, ORCH_ENOMEM, ORCH_ECORRUPT; no error text. */
-static int32_t load_payload(sqlite3_stmt *statement, int column, int body_column, struct payload *payload)
+static int32_t load_payload(sqlite3_stmt *statement, int column, int body_column,
+			    struct payload *payload)
 {
 	sqlite3_int64 length = sqlite3_column_int64(statement, column);
 	const void *digest = sqlite3_column_blob(statement, column + 1);
@@ -437,8 +453,8 @@ static int32_t load_action(sqlite3_stmt *statement, struct action_row *row)
 	return r < 0 ? r : load_payload(statement, 13, 16, &row->result);
 }
 
-static int32_t find_action(orch_journal *journal, sqlite3_stmt *statement, struct action_row *ret_row,
-			   orch_error **reterr)
+static int32_t find_action(orch_journal *journal, sqlite3_stmt *statement,
+			   struct action_row *ret_row, orch_error **reterr)
 {
 	struct action_row row;
 	int32_t r;
@@ -449,7 +465,8 @@ static int32_t find_action(orch_journal *journal, sqlite3_stmt *statement, struc
 		r = store_fail(journal, result, "action", reterr);
 	} else {
 		r = load_action(statement, &row);
-		/* A column that could not be read for want of memory looks like one that is damaged. */
+		/* A column that could not be read for want of memory looks like one that is
+		 * damaged. */
 		if (r == ORCH_ECORRUPT && sqlite3_errcode(journal->db) == SQLITE_NOMEM)
 			r = ORCH_ENOMEM;
 		if (r < 0)
@@ -459,7 +476,8 @@ static int32_t find_action(orch_journal *journal, sqlite3_stmt *statement, struc
 		if (r == ORCH_ENOMEM)
 			orch_fail_memory(reterr);
 		else if (r < 0)
-			orch_fail(reterr, r, 0, "action", "%s: action %llu is damaged", journal->path,
+			orch_fail(reterr, r, 0, "action", "%s: action %llu is damaged",
+				  journal->path,
 				  (unsigned long long)sqlite3_column_int64(statement, 0));
 	}
 	sqlite3_reset(statement);
@@ -511,7 +529,9 @@ int32_t store_event_at(orch_journal *journal, uint64_t sequence, struct event_ro
 		       orch_error **reterr)
 {
 	sqlite3_stmt *statement;
-	int32_t r = store_statement(journal, sequence == UINT64_MAX ? STATEMENT_HEAD : STATEMENT_EVENT_AT, &statement, reterr);
+	int32_t r =
+	    store_statement(journal, sequence == UINT64_MAX ? STATEMENT_HEAD : STATEMENT_EVENT_AT,
+			    &statement, reterr);
 	if (r < 0)
 		return r;
 	if (sequence != UINT64_MAX)
@@ -522,8 +542,11 @@ int32_t store_event_at(orch_journal *journal, uint64_t sequence, struct event_ro
 	else if (result != SQLITE_ROW)
 		r = store_fail(journal, result, "event", reterr);
 	else if (!event_row_load(statement, ret_event))
-		r = sqlite3_errcode(journal->db) == SQLITE_NOMEM ? orch_fail_memory(reterr) : orch_fail(reterr, ORCH_ECORRUPT, 0, "event", "%s: record %llu is damaged",
-			      journal->path, (unsigned long long)sqlite3_column_int64(statement, 0));
+		r = sqlite3_errcode(journal->db) == SQLITE_NOMEM
+			? orch_fail_memory(reterr)
+			: orch_fail(reterr, ORCH_ECORRUPT, 0, "event", "%s: record %llu is damaged",
+				    journal->path,
+				    (unsigned long long)sqlite3_column_int64(statement, 0));
 	sqlite3_reset(statement);
 	return r;
 }

@@ -11,7 +11,8 @@ struct walk {
 	uint64_t bodies;
 };
 
-static int32_t misfit(orch_journal *journal, uint64_t sequence, const char *what, orch_error **reterr)
+static int32_t misfit(orch_journal *journal, uint64_t sequence, const char *what,
+		      orch_error **reterr)
 {
 	return orch_fail(reterr, ORCH_ECORRUPT, 0, "verify", "%s: record %llu does not fit: %s",
 			 journal->path, (unsigned long long)sequence, what);
@@ -36,8 +37,8 @@ static bool load_copied_text(sqlite3_stmt *statement, int column, char *text, si
 	return true;
 }
 
-static int32_t check_instance(orch_journal *journal, const struct event_row *event, struct walk *walk,
-			      orch_error **reterr)
+static int32_t check_instance(orch_journal *journal, const struct event_row *event,
+			      struct walk *walk, orch_error **reterr)
 {
 	struct instance_row instance = {.generation = event->generation};
 	unsigned char digest[DIGEST_SIZE];
@@ -46,10 +47,11 @@ static int32_t check_instance(orch_journal *journal, const struct event_row *eve
 	if (r < 0)
 		return r;
 	sqlite3_bind_int64(statement, 1, (sqlite3_int64)event->generation);
-	bool fits = sqlite3_step(statement) == SQLITE_ROW &&
-		    load_copied_text(statement, 0, instance.instance_id, sizeof(instance.instance_id)) &&
-		    load_copied_text(statement, 1, instance.boot_id, sizeof(instance.boot_id)) &&
-		    load_copied_text(statement, 2, instance.host, sizeof(instance.host));
+	bool fits =
+	    sqlite3_step(statement) == SQLITE_ROW &&
+	    load_copied_text(statement, 0, instance.instance_id, sizeof(instance.instance_id)) &&
+	    load_copied_text(statement, 1, instance.boot_id, sizeof(instance.boot_id)) &&
+	    load_copied_text(statement, 2, instance.host, sizeof(instance.host));
 	instance.pid = sqlite3_column_int64(statement, 3);
 	instance.opened_at_ms = sqlite3_column_int64(statement, 4);
 	sqlite3_reset(statement);
@@ -70,12 +72,13 @@ static int32_t check_action(orch_journal *journal, const struct event_row *event
 		return r;
 	sqlite3_bind_int64(statement, 1, (sqlite3_int64)event->action);
 	uint64_t last = sqlite3_step(statement) == SQLITE_ROW
-				? (uint64_t)sqlite3_column_int64(statement, 0)
-				: 0;
+			    ? (uint64_t)sqlite3_column_int64(statement, 0)
+			    : 0;
 	sqlite3_reset(statement);
 	if (last < event->sequence)
 		return misfit(journal, event->sequence,
-			      last ? "its action is older than it" : "its action is missing", reterr);
+			      last ? "its action is older than it" : "its action is missing",
+			      reterr);
 	if (last > event->sequence)
 		return 0;
 
@@ -116,7 +119,8 @@ static int32_t check_events(orch_journal *journal, struct walk *walk, orch_error
 		memcpy(stored, event.hash, DIGEST_SIZE);
 		chain_event_hash(walk->hash, &event);
 		if (memcmp(stored, event.hash, DIGEST_SIZE) != 0)
-			return misfit(journal, sequence, "its hash is not that of its contents", reterr);
+			return misfit(journal, sequence, "its hash is not that of its contents",
+				      reterr);
 		memcpy(walk->hash, stored, DIGEST_SIZE);
 		walk->events++;
 		r = event.action ? check_action(journal, &event, walk, reterr)
@@ -131,11 +135,12 @@ static int32_t check_events(orch_journal *journal, struct walk *walk, orch_error
 static int32_t check_counts(orch_journal *journal, const struct walk *walk, orch_error **reterr)
 {
 	sqlite3_stmt *statement = NULL;
-	int result = sqlite3_prepare_v2(journal->db,
-					"SELECT (SELECT count(*) FROM event), (SELECT count(*) FROM action),"
-					" (SELECT count(*) FROM instance), (SELECT count(*) FROM body),"
-					" (SELECT count(*) FROM journal)",
-					-1, &statement, NULL);
+	int result =
+	    sqlite3_prepare_v2(journal->db,
+			       "SELECT (SELECT count(*) FROM event), (SELECT count(*) FROM action),"
+			       " (SELECT count(*) FROM instance), (SELECT count(*) FROM body),"
+			       " (SELECT count(*) FROM journal)",
+			       -1, &statement, NULL);
 	bool fits = result == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW &&
 		    (uint64_t)sqlite3_column_int64(statement, 0) == walk->events &&
 		    (uint64_t)sqlite3_column_int64(statement, 1) == walk->actions &&
@@ -146,9 +151,10 @@ static int32_t check_counts(orch_journal *journal, const struct walk *walk, orch
 	if (result != SQLITE_OK)
 		return store_fail(journal, result, "verify", reterr);
 	if (!fits)
-		return orch_fail(reterr, ORCH_ECORRUPT, 0, "verify",
-				 "%s: record %llu is the last, and there are rows that no record made",
-				 journal->path, (unsigned long long)journal->sequence);
+		return orch_fail(
+		    reterr, ORCH_ECORRUPT, 0, "verify",
+		    "%s: record %llu is the last, and there are rows that no record made",
+		    journal->path, (unsigned long long)journal->sequence);
 	return 0;
 }
 
@@ -157,7 +163,8 @@ static int32_t check_pages(orch_journal *journal, orch_error **reterr)
 {
 	sqlite3_stmt *statement = NULL;
 	int32_t r = 0;
-	int result = sqlite3_prepare_v2(journal->db, "PRAGMA integrity_check(1)", -1, &statement, NULL);
+	int result =
+	    sqlite3_prepare_v2(journal->db, "PRAGMA integrity_check(1)", -1, &statement, NULL);
 	if (result == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW) {
 		const char *answer = (const char *)sqlite3_column_text(statement, 0);
 		if (!answer || strcmp(answer, "ok") != 0)
@@ -179,7 +186,8 @@ int32_t orch_journal_verify(orch_journal *journal, uint64_t *ret_records, orch_e
 	struct walk walk = {0};
 	r = check_events(journal, &walk, reterr);
 	if (r == 0 && memcmp(walk.hash, journal->head, DIGEST_SIZE) != 0)
-		r = misfit(journal, journal->sequence, "it is not the one that was written last", reterr);
+		r = misfit(journal, journal->sequence, "it is not the one that was written last",
+			   reterr);
 	if (r == 0)
 		r = check_counts(journal, &walk, reterr);
 	if (r == 0)

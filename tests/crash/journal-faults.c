@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the journal acknowledged survives: a coordinator killed at each record and at each write, each write and
- * sync failing, each allocation failing, a full disk. One scripted history runs in a child; what it was told is
- * in memory that the judge shares.
+ * What the journal acknowledged survives: a coordinator killed at each record and at each write,
+ * each write and sync failing, each allocation failing, a full disk. One scripted history runs in a
+ * child; what it was told is in memory that the judge shares.
  */
 #include <stdbool.h>
 #include <sched.h>
@@ -11,7 +11,9 @@
 
 #include "journal-kit.h"
 
-/* --- faults ----------------------------------------------------------------------------------------------- */
+/* --- faults
+ * -----------------------------------------------------------------------------------------------
+ */
 
 enum fault { KILL, FAIL_ONCE, FAIL_FROM };
 
@@ -40,8 +42,8 @@ static bool strikes(bool allocation)
 }
 
 /*
- * These stand before libc's for the library, which is linked statically, and for SQLite. The system call is
- * made directly.
+ * These stand before libc's for the library, which is linked statically, and for SQLite. The system
+ * call is made directly.
  */
 ORCH_API ssize_t pwrite64(int fd, const void *bytes, size_t length, off_t offset);
 
@@ -103,7 +105,8 @@ ORCH_API void *realloc(void *pointer, size_t size)
 	return strikes(true) ? NULL : __libc_realloc(pointer, size);
 }
 
-/* --- the history -------------------------------------------------------------------------------------------- */
+/* --- the history
+ * -------------------------------------------------------------------------------------------- */
 
 enum verb { BEGIN, RECORD, DISPATCH, OBSERVE, CONFIRM, UNKNOWN, FAIL };
 
@@ -114,28 +117,28 @@ static const struct step {
 	uint32_t state; /* after it */
 	uint32_t attempt;
 } steps[] = {
-	{BEGIN, "a", ORCH_ACTION_INTENT, 1},	   {DISPATCH, "a", ORCH_ACTION_DISPATCHED, 1},
-	{OBSERVE, "a", ORCH_ACTION_OBSERVED, 1},   {BEGIN, "b", ORCH_ACTION_INTENT, 1},
-	{CONFIRM, "a", ORCH_ACTION_CONFIRMED, 1},  {DISPATCH, "b", ORCH_ACTION_DISPATCHED, 1},
-	{RECORD, "c", ORCH_ACTION_CONFIRMED, 1},   {UNKNOWN, "b", ORCH_ACTION_UNKNOWN, 1},
-	{BEGIN, "d", ORCH_ACTION_INTENT, 1},	   {OBSERVE, "b", ORCH_ACTION_OBSERVED, 1},
-	{DISPATCH, "d", ORCH_ACTION_DISPATCHED, 1}, {FAIL, "d", ORCH_ACTION_FAILED, 1},
-	{BEGIN, "d", ORCH_ACTION_INTENT, 2},	   {DISPATCH, "d", ORCH_ACTION_DISPATCHED, 2},
-	{OBSERVE, "d", ORCH_ACTION_OBSERVED, 2},   {BEGIN, "e", ORCH_ACTION_INTENT, 1},
-	{DISPATCH, "e", ORCH_ACTION_DISPATCHED, 1}, {BEGIN, "f", ORCH_ACTION_INTENT, 1},
+    {BEGIN, "a", ORCH_ACTION_INTENT, 1},	{DISPATCH, "a", ORCH_ACTION_DISPATCHED, 1},
+    {OBSERVE, "a", ORCH_ACTION_OBSERVED, 1},	{BEGIN, "b", ORCH_ACTION_INTENT, 1},
+    {CONFIRM, "a", ORCH_ACTION_CONFIRMED, 1},	{DISPATCH, "b", ORCH_ACTION_DISPATCHED, 1},
+    {RECORD, "c", ORCH_ACTION_CONFIRMED, 1},	{UNKNOWN, "b", ORCH_ACTION_UNKNOWN, 1},
+    {BEGIN, "d", ORCH_ACTION_INTENT, 1},	{OBSERVE, "b", ORCH_ACTION_OBSERVED, 1},
+    {DISPATCH, "d", ORCH_ACTION_DISPATCHED, 1}, {FAIL, "d", ORCH_ACTION_FAILED, 1},
+    {BEGIN, "d", ORCH_ACTION_INTENT, 2},	{DISPATCH, "d", ORCH_ACTION_DISPATCHED, 2},
+    {OBSERVE, "d", ORCH_ACTION_OBSERVED, 2},	{BEGIN, "e", ORCH_ACTION_INTENT, 1},
+    {DISPATCH, "e", ORCH_ACTION_DISPATCHED, 1}, {BEGIN, "f", ORCH_ACTION_INTENT, 1},
 };
 #define STEPS ((int)(sizeof(steps) / sizeof(steps[0])))
 
 static struct shared {
-	int opened; /* open returned */
+	int opened;	  /* open returned */
 	int acknowledged; /* steps that returned 0 */
-	int32_t code;     /* of the call that did not */
-	int32_t told;     /* the same, from its orch_error */
+	int32_t code;	  /* of the call that did not */
+	int32_t told;	  /* the same, from its orch_error */
 	char message[200];
 	uint64_t last_record;
 	unsigned calls; /* that could have been struck */
 	int effects[8]; /* the outside, by key */
-} *shared;
+} * shared;
 
 static char big_result[30000];
 
@@ -202,7 +205,7 @@ static bool tells(orch_journal *journal, int count)
 		orch_action *action = NULL;
 		int32_t r = orch_journal_find(journal, steps[i].key, &action, NULL);
 		bool same = last ? r == 0 && orch_action_state(action) == last->state &&
-					   orch_action_attempt(action) == last->attempt
+				       orch_action_attempt(action) == last->attempt
 				 : r == ORCH_ENOENT;
 		orch_action_unref(action);
 		if (!same)
@@ -220,8 +223,9 @@ static int judge(int at_least, int at_most, const char *what, unsigned at)
 	int count = at_least;
 	while (count <= at_most && !tells(journal, count))
 		count++;
-	ck_assert_msg(count <= at_most, "%s at %u: acknowledged %d steps, and the file tells others", what,
-		      at, at_least);
+	ck_assert_msg(count <= at_most,
+		      "%s at %u: acknowledged %d steps, and the file tells others", what, at,
+		      at_least);
 	/* And it can be worked with. */
 	OK(orch_journal_recover(journal, NULL, NULL, NULL, NULL, &error));
 	OK(orch_journal_record(journal, "test.record", "after", NULL, 0, NULL, &error));
@@ -240,12 +244,15 @@ static void setup(void)
 	if (access("/dev/shm", W_OK) == 0)
 		kit_base = "/dev/shm"; /* thousands of runs, none of which loses power */
 	kit_setup();
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	shared =
+	    mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(shared, MAP_FAILED);
 	memset(big_result, 'r', sizeof(big_result));
 }
 
-/* --- tests ---------------------------------------------------------------------------------------------------- */
+/* --- tests
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 START_TEST(killed_at_each_record)
 {
@@ -281,7 +288,8 @@ START_TEST(killed_at_each_write)
 }
 END_TEST
 
-/* Every call that fails says so, nothing that succeeded is lost, and after a failure nothing lies. */
+/* Every call that fails says so, nothing that succeeded is lost, and after a failure nothing lies.
+ */
 static void strike_each(enum fault fault, int error, int32_t code, int32_t other)
 {
 	unsigned at = 1, failed = 0;
@@ -352,7 +360,8 @@ START_TEST(each_record_is_synced)
 }
 END_TEST
 
-/* After a failed sync nothing is tried again on the same handle: what comes back from a retry is worth nothing. */
+/* After a failed sync nothing is tried again on the same handle: what comes back from a retry is
+ * worth nothing. */
 START_TEST(a_failed_sync_poisons)
 {
 	orch_journal *journal = open_anchored();
@@ -373,7 +382,8 @@ START_TEST(a_failed_sync_poisons)
 	FAILS(ORCH_EPOISONED, orch_action_observe(action, "r", 1, &error));
 	FAILS(ORCH_EPOISONED, orch_journal_verify(journal, NULL, &error));
 	FAILS(ORCH_EPOISONED, orch_journal_recover(journal, NULL, NULL, NULL, NULL, &error));
-	FAILS(ORCH_EPOISONED, orch_journal_each(journal, NULL, (orch_action_fn)abort, NULL, &error));
+	FAILS(ORCH_EPOISONED,
+	      orch_journal_each(journal, NULL, (orch_action_fn)abort, NULL, &error));
 	orch_action_unref(action);
 	orch_journal_unref(journal);
 	ck_assert_uint_eq(faults.seen, seen);
@@ -384,7 +394,8 @@ START_TEST(a_failed_sync_poisons)
 }
 END_TEST
 
-/* The log is carried over into a database that cannot be written: the record counts, and it is the last. */
+/* The log is carried over into a database that cannot be written: the record counts, and it is the
+ * last. */
 START_TEST(a_failed_checkpoint_poisons_after_the_record)
 {
 	orch_journal *journal = open_anchored();
@@ -427,7 +438,8 @@ START_TEST(an_anchor_that_cannot_be_moved_poisons_after_the_record)
 }
 END_TEST
 
-/* --- a coordinator that works, is killed, and works on ---------------------------------------------------- */
+/* --- a coordinator that works, is killed, and works on
+ * ---------------------------------------------------- */
 
 static const char *const work_keys[] = {"w0", "w1", "w2", "w3"};
 
@@ -435,9 +447,9 @@ static void truthful_probe(void *userdata, orch_action *action, orch_probe_reply
 {
 	(void)userdata;
 	int index = orch_action_key(action)[1] - '0';
-	orch_probe_reply_answer(reply,
-				shared->effects[index] ? ORCH_OUTCOME_APPLIED : ORCH_OUTCOME_NOT_APPLIED,
-				"probed", 6);
+	orch_probe_reply_answer(
+	    reply, shared->effects[index] ? ORCH_OUTCOME_APPLIED : ORCH_OUTCOME_NOT_APPLIED,
+	    "probed", 6);
 }
 
 static void work(void *userdata)
@@ -448,8 +460,8 @@ static void work(void *userdata)
 	for (int i = 0; i < 4; i++) {
 		uint32_t outcome;
 		orch_action *action = NULL;
-		OK(kit_begin(journal, work_keys[i], i % 2 ? ORCH_POLICY_PROBE_FIRST : 0, "request", &outcome,
-			     &action, &error));
+		OK(kit_begin(journal, work_keys[i], i % 2 ? ORCH_POLICY_PROBE_FIRST : 0, "request",
+			     &outcome, &action, &error));
 		ck_assert(outcome == ORCH_BEGIN_FRESH || outcome == ORCH_BEGIN_REPLAY);
 		if (outcome == ORCH_BEGIN_FRESH) {
 			OK(orch_action_dispatch(action, &error));
@@ -465,7 +477,8 @@ static void work(void *userdata)
 	orch_journal_unref(journal);
 }
 
-/* The n-th record of one run, then the m-th of the next, which is inside its recovery for the first few m. */
+/* The n-th record of one run, then the m-th of the next, which is inside its recovery for the first
+ * few m. */
 START_TEST(killed_twice_and_never_done_twice)
 {
 	unsigned kills = 0;
@@ -481,8 +494,9 @@ START_TEST(killed_twice_and_never_done_twice)
 			at = UINT64_MAX;
 			ck_assert_int_eq(in_child(work, &at), 0);
 			for (int i = 0; i < 4; i++)
-				ck_assert_msg(shared->effects[i] == 1, "kills at %d and %d: %s done %d times",
-					      (int)first, (int)second, work_keys[i], shared->effects[i]);
+				ck_assert_msg(shared->effects[i] == 1,
+					      "kills at %d and %d: %s done %d times", (int)first,
+					      (int)second, work_keys[i], shared->effects[i]);
 			orch_journal *journal = open_anchored();
 			OK(orch_journal_verify(journal, NULL, &error));
 			orch_journal_unref(journal);
@@ -498,7 +512,8 @@ START_TEST(killed_twice_and_never_done_twice)
 }
 END_TEST
 
-/* --- a real full disk ----------------------------------------------------------------------------------------- */
+/* --- a real full disk
+ * ----------------------------------------------------------------------------------------- */
 
 static void write_file(const char *path, const char *text)
 {
@@ -556,7 +571,8 @@ static void on_a_small_disk(void *userdata)
 	ck_assert_uint_eq(orch_journal_sequence(journal), sequence);
 	FAILS(ORCH_ENOENT, orch_journal_find(journal, "new", &action, &error));
 
-	/* What happened is written down all the same: whole while the headroom lasts, then by digest. */
+	/* What happened is written down all the same: whole while the headroom lasts, then by
+	 * digest. */
 	memset(result, 'r', sizeof(result));
 	size_t length = 0;
 	for (int i = 0; i < 4; i++) {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The journal's files: who owns them, what forked children and other programs may do to them, what is refused
- * with the bytes unchanged, reading without owning.
+ * The journal's files: who owns them, what forked children and other programs may do to them, what
+ * is refused with the bytes unchanged, reading without owning.
  */
 #include <stdbool.h>
 #include <sys/statfs.h>
 
 #include "journal-kit.h"
 
-/* --- ownership ------------------------------------------------------------------------------------------ */
+/* --- ownership
+ * ------------------------------------------------------------------------------------------ */
 
 static void expect_locked(void *userdata)
 {
@@ -38,7 +39,8 @@ START_TEST(a_second_coordinator_is_refused)
 }
 END_TEST
 
-/* Whether this process holds SQLite's own lock, as a child sees it (https://sqlite.org/lockingv3.html). */
+/* Whether this process holds SQLite's own lock, as a child sees it
+ * (https://sqlite.org/lockingv3.html). */
 static void ask_for_lock(void *userdata)
 {
 	int fd = open(userdata, O_RDWR | O_CLOEXEC);
@@ -165,7 +167,8 @@ START_TEST(a_forked_child_touches_nothing)
 {
 	struct inherited inherited = {.journal = open_anchored()};
 	inherited.action = make(inherited.journal, "k", 0, ORCH_ACTION_DISPATCHED);
-	struct file database = slurp(journal_path), wal = slurp(wal_path), anchor = slurp(anchor_path);
+	struct file database = slurp(journal_path), wal = slurp(wal_path),
+		    anchor = slurp(anchor_path);
 	ck_assert(wal.exists && wal.length > 0);
 	ck_assert_int_eq(in_child(use_in_child, &inherited), 0);
 	same_file(journal_path, &database);
@@ -183,7 +186,8 @@ START_TEST(a_forked_child_touches_nothing)
 }
 END_TEST
 
-/* A worker without exec keeps copies of all descriptors; the coordinator is killed, the worker lives on. */
+/* A worker without exec keeps copies of all descriptors; the coordinator is killed, the worker
+ * lives on. */
 static void fork_worker_and_die(void *userdata)
 {
 	int *ready = userdata;
@@ -225,21 +229,22 @@ START_TEST(files_that_are_taken_away_are_noticed)
 		struct file copy = slurp(paths[i]);
 		ck_assert_int_eq(unlink(paths[i]), 0);
 		if (i == 1)
-			spill(paths[i], &copy); /* the same bytes in another file are another file */
+			spill(paths[i],
+			      &copy); /* the same bytes in another file are another file */
 		FAILS(ORCH_EPOISONED, orch_action_dispatch(action, &error));
 		ck_assert_uint_eq(orch_action_state(action), ORCH_ACTION_INTENT);
 		FAILS(ORCH_EPOISONED, orch_journal_find(journal, "k", &action, &error));
 		orch_action_unref(action);
 		orch_journal_unref(journal);
-			kit_teardown();
+		kit_teardown();
 		kit_setup();
 	}
 }
 END_TEST
 
 /*
- * Everything that keeps coordinators apart is broken at once: the lock file is removed, and the older one's host
- * dropped SQLite's lock. The older generation still cannot write.
+ * Everything that keeps coordinators apart is broken at once: the lock file is removed, and the
+ * older one's host dropped SQLite's lock. The older generation still cannot write.
  */
 static void older_generation(void *userdata)
 {
@@ -331,7 +336,8 @@ START_TEST(a_temporary_folder_behind_a_link)
 }
 END_TEST
 
-/* --- refusals that leave everything as it was ------------------------------------------------------------ */
+/* --- refusals that leave everything as it was
+ * ------------------------------------------------------------ */
 
 static uint32_t pretended_magic; /* 0: the truth */
 
@@ -401,7 +407,8 @@ END_TEST
 
 START_TEST(what_is_no_journal)
 {
-	struct file empty = {.exists = true}, text = {(unsigned char *)"not a database at all", 21, true};
+	struct file empty = {.exists = true},
+		    text = {(unsigned char *)"not a database at all", 21, true};
 	spill(journal_path, &empty);
 	refused_both(ORCH_ECORRUPT);
 	spill(journal_path, &text);
@@ -484,7 +491,8 @@ START_TEST(a_half_made_journal_is_made_again)
 }
 END_TEST
 
-/* --- reading without owning -------------------------------------------------------------------------------- */
+/* --- reading without owning
+ * -------------------------------------------------------------------------------- */
 
 static int entries(const char *path)
 {
@@ -520,7 +528,8 @@ static void read_it(void)
 
 START_TEST(reading_writes_nothing)
 {
-	/* What a dead coordinator left, with everything still in the log; then what a tidy one left. */
+	/* What a dead coordinator left, with everything still in the log; then what a tidy one
+	 * left. */
 	for (int tidy = 0; tidy < 2; tidy++) {
 		if (tidy) {
 			orch_journal *journal = open_journal();
@@ -529,14 +538,17 @@ START_TEST(reading_writes_nothing)
 		} else {
 			ck_assert_int_eq(WTERMSIG(in_child(fill_and_die, NULL)), SIGKILL);
 		}
-		struct file database = slurp(journal_path), wal = slurp(wal_path), lock = slurp(lock_path);
+		struct file database = slurp(journal_path), wal = slurp(wal_path),
+			    lock = slurp(lock_path);
 		ck_assert_int_eq(wal.exists, !tidy);
 		int count = entries(folder);
 		/* Even by one who could not write. */
-		ck_assert_int_eq(chmod(journal_path, 0400) + chmod(lock_path, 0400) + chmod(folder, 0500), 0);
+		ck_assert_int_eq(
+		    chmod(journal_path, 0400) + chmod(lock_path, 0400) + chmod(folder, 0500), 0);
 		read_it();
 		read_it();
-		ck_assert_int_eq(chmod(journal_path, 0600) + chmod(lock_path, 0600) + chmod(folder, 0700), 0);
+		ck_assert_int_eq(
+		    chmod(journal_path, 0600) + chmod(lock_path, 0600) + chmod(folder, 0700), 0);
 		same_file(journal_path, &database);
 		same_file(wal_path, &wal);
 		same_file(lock_path, &lock);

@@ -21,11 +21,12 @@
 #include <orch/journal.h>
 
 static char folder[64], journal_path[96], wal_path[100], lock_path[101], anchor_folder[64],
-	anchor_path[96];
+    anchor_path[96];
 
 static const char *kit_base = "/tmp";
 
-static inline int kit_remove(const char *path, const struct stat *status, int type, struct FTW *walk)
+static inline int kit_remove(const char *path, const struct stat *status, int type,
+			     struct FTW *walk)
 {
 	(void)status;
 	(void)type;
@@ -53,7 +54,7 @@ static inline void kit_setup(void)
 static struct kit_memory {
 	struct kit_memory *next;
 	unsigned char bytes[];
-} *kit_memory;
+} * kit_memory;
 
 static inline unsigned char *kit_allocate(size_t size)
 {
@@ -194,7 +195,8 @@ static inline int32_t move(orch_action *action, uint32_t state, orch_error **ret
 }
 
 /* A new action, brought to `state` by the shortest way. */
-static inline orch_action *make(orch_journal *journal, const char *key, uint32_t policy, uint32_t state)
+static inline orch_action *make(orch_journal *journal, const char *key, uint32_t policy,
+				uint32_t state)
 {
 	orch_action *action = begin(journal, key, policy, ORCH_BEGIN_FRESH);
 	if (state != ORCH_ACTION_INTENT)
@@ -247,7 +249,7 @@ static inline void same_file(const char *path, const struct file *before)
 {
 	struct file now = slurp(path);
 	ck_assert_msg(now.exists == before->exists && now.length == before->length &&
-			      (!now.length || memcmp(now.bytes, before->bytes, now.length) == 0),
+			  (!now.length || memcmp(now.bytes, before->bytes, now.length) == 0),
 		      "%s changed", path);
 }
 
@@ -271,12 +273,14 @@ static inline int in_child(void (*body)(void *), void *userdata)
 static inline void sql(const char *statements)
 {
 	sqlite3 *db = NULL;
-	ck_assert_int_eq(sqlite3_open_v2(journal_path, &db, SQLITE_OPEN_READWRITE, NULL), SQLITE_OK);
+	ck_assert_int_eq(sqlite3_open_v2(journal_path, &db, SQLITE_OPEN_READWRITE, NULL),
+			 SQLITE_OK);
 	sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-	ck_assert_int_eq(sqlite3_exec(db, "PRAGMA locking_mode = EXCLUSIVE", NULL, NULL, NULL), SQLITE_OK);
+	ck_assert_int_eq(sqlite3_exec(db, "PRAGMA locking_mode = EXCLUSIVE", NULL, NULL, NULL),
+			 SQLITE_OK);
 	char *message = NULL;
-	ck_assert_msg(sqlite3_exec(db, statements, NULL, NULL, &message) == SQLITE_OK, "%s: %s", statements,
-		      message);
+	ck_assert_msg(sqlite3_exec(db, statements, NULL, NULL, &message) == SQLITE_OK, "%s: %s",
+		      statements, message);
 	sqlite3_close(db);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What verify and the anchor notice: flipped bytes, changed rows, older copies, damaged logs and anchors.
+ * What verify and the anchor notice: flipped bytes, changed rows, older copies, damaged logs and
+ * anchors.
  */
 #include <stdbool.h>
 
@@ -13,9 +14,9 @@ static int32_t describe(void *userdata, orch_action *action)
 	const void *request = orch_action_request(action, &request_length);
 	const void *result = orch_action_result(action, &result_length);
 	FILE *stream = fmemopen(text->bytes + text->length, 65536 - text->length, "w");
-	fprintf(stream, "%s %s %u %u %u %llu %lld ", orch_action_kind(action), orch_action_key(action),
-		orch_action_state(action), orch_action_policy(action), orch_action_attempt(action),
-		(unsigned long long)orch_action_generation(action),
+	fprintf(stream, "%s %s %u %u %u %llu %lld ", orch_action_kind(action),
+		orch_action_key(action), orch_action_state(action), orch_action_policy(action),
+		orch_action_attempt(action), (unsigned long long)orch_action_generation(action),
 		(long long)orch_action_updated_at_ms(action));
 	if (request)
 		fwrite(request, 1, request_length, stream);
@@ -64,7 +65,7 @@ START_TEST(each_flipped_byte)
 		silent += r == 0;
 		if (r == 0)
 			ck_assert_msg(after.length == before.length &&
-					      memcmp(after.bytes, before.bytes, before.length) == 0,
+					  memcmp(after.bytes, before.bytes, before.length) == 0,
 				      "byte %zu changed what is told and was not noticed", i);
 	}
 	ck_assert_uint_gt(noticed, 300);
@@ -75,29 +76,31 @@ END_TEST
 START_TEST(each_changed_row)
 {
 	static const char *const changes[] = {
-		"UPDATE action SET state = 4 WHERE key = 'open'",
-		"UPDATE action SET attempt = 9 WHERE key = 'done'",
-		"UPDATE action SET policy = 1 WHERE key = 'open'",
-		"UPDATE action SET sequence = 1 WHERE key = 'done'",
-		"UPDATE action SET result_digest = zeroblob(32) WHERE key = 'done'",
-		"UPDATE body SET bytes = x'726573756C75' WHERE id = 3",
-		"DELETE FROM body WHERE id = 3; INSERT INTO body VALUES (99, x'00')",
-		"INSERT INTO body VALUES (5, x'00')",
-		"DELETE FROM action WHERE key = 'done'",
-		"INSERT INTO action SELECT 77, sequence, kind, 'new', policy, fingerprint, state, attempt,"
-		" generation, created_at_ms, updated_at_ms, request_length, request_digest, result_length,"
-		" result_digest FROM action WHERE key = 'done'",
-		"DELETE FROM event WHERE sequence = 3",
-		"DELETE FROM event WHERE sequence = 7",
-		"UPDATE event SET state = 5 WHERE sequence = 4",
-		"UPDATE event SET digest = zeroblob(32) WHERE sequence = 2",
-		"UPDATE event SET hash = zeroblob(32) WHERE sequence = 7",
-		"UPDATE event SET sequence = 9 WHERE sequence = 7",
-		"UPDATE instance SET pid = pid + 1",
-		"INSERT INTO instance SELECT generation + 5, 'x', 'x', 'x', 1, 1 FROM instance",
-		"DELETE FROM instance",
-		"UPDATE journal SET id = zeroblob(16)",
-		"DELETE FROM journal",
+	    "UPDATE action SET state = 4 WHERE key = 'open'",
+	    "UPDATE action SET attempt = 9 WHERE key = 'done'",
+	    "UPDATE action SET policy = 1 WHERE key = 'open'",
+	    "UPDATE action SET sequence = 1 WHERE key = 'done'",
+	    "UPDATE action SET result_digest = zeroblob(32) WHERE key = 'done'",
+	    "UPDATE body SET bytes = x'726573756C75' WHERE id = 3",
+	    "DELETE FROM body WHERE id = 3; INSERT INTO body VALUES (99, x'00')",
+	    "INSERT INTO body VALUES (5, x'00')",
+	    "DELETE FROM action WHERE key = 'done'",
+	    "INSERT INTO action SELECT 77, sequence, kind, 'new', policy, fingerprint, state, "
+	    "attempt,"
+	    " generation, created_at_ms, updated_at_ms, request_length, request_digest, "
+	    "result_length,"
+	    " result_digest FROM action WHERE key = 'done'",
+	    "DELETE FROM event WHERE sequence = 3",
+	    "DELETE FROM event WHERE sequence = 7",
+	    "UPDATE event SET state = 5 WHERE sequence = 4",
+	    "UPDATE event SET digest = zeroblob(32) WHERE sequence = 2",
+	    "UPDATE event SET hash = zeroblob(32) WHERE sequence = 7",
+	    "UPDATE event SET sequence = 9 WHERE sequence = 7",
+	    "UPDATE instance SET pid = pid + 1",
+	    "INSERT INTO instance SELECT generation + 5, 'x', 'x', 'x', 1, 1 FROM instance",
+	    "DELETE FROM instance",
+	    "UPDATE journal SET id = zeroblob(16)",
+	    "DELETE FROM journal",
 	};
 	orch_journal *journal = open_journal();
 	fill(journal);
@@ -135,7 +138,8 @@ START_TEST(an_older_copy_is_noticed)
 {
 	/* The copy is taken from a dead coordinator's files, log included. */
 	ck_assert_int_eq(WTERMSIG(in_child(fill_and_die, folder)), SIGKILL);
-	struct file database = slurp(journal_path), wal = slurp(wal_path), early = slurp(anchor_path);
+	struct file database = slurp(journal_path), wal = slurp(wal_path),
+		    early = slurp(anchor_path);
 	for (int records = 1; records <= 300; records += 299) {
 		orch_journal *journal = open_anchored();
 		for (int i = 0; i < records; i++) {
@@ -149,7 +153,8 @@ START_TEST(an_older_copy_is_noticed)
 		spill(journal_path, &database);
 		spill(wal_path, &wal);
 		for (int i = 0; i < 2; i++) {
-			ck_assert_int_eq(reopen_anchored(i ? ORCH_JOURNAL_READ_ONLY : 0), ORCH_ECORRUPT);
+			ck_assert_int_eq(reopen_anchored(i ? ORCH_JOURNAL_READ_ONLY : 0),
+					 ORCH_ECORRUPT);
 			same_file(journal_path, &database);
 			same_file(wal_path, &wal);
 			same_file(anchor_path, &anchor);

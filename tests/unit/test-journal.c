@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The journal's meaning: states, what begin finds, policies, recovery, payloads, arguments. Files, locks and
- * faults are in tests/crash/journal-files.c and journal-faults.c.
+ * The journal's meaning: states, what begin finds, policies, recovery, payloads, arguments. Files,
+ * locks and faults are in tests/crash/journal-files.c and journal-faults.c.
  */
 #include <stdbool.h>
 
@@ -52,6 +52,7 @@ START_TEST(a_whole_life)
 }
 END_TEST
 
+/* clang-format off */
 /* Row: state; column: what it is asked to become. Written down apart from the library's own table. */
 static const char *const allowed[STATES + 1] = {
 	/*                              I D O C F U H A */
@@ -64,6 +65,7 @@ static const char *const allowed[STATES + 1] = {
 	[ORCH_ACTION_HANDED_OVER] =   "..x.x..x",
 	[ORCH_ACTION_ABANDONED] =     "........",
 };
+/* clang-format on */
 
 START_TEST(each_transition_from_each_state)
 {
@@ -97,14 +99,14 @@ START_TEST(what_begin_finds)
 	static const struct {
 		uint32_t state, own, later;
 	} finds[] = {
-		{ORCH_ACTION_INTENT, ORCH_BEGIN_ATTACHED, ORCH_BEGIN_FRESH},
-		{ORCH_ACTION_DISPATCHED, ORCH_BEGIN_ATTACHED, ORCH_BEGIN_AMBIGUOUS},
-		{ORCH_ACTION_OBSERVED, ORCH_BEGIN_REPLAY, ORCH_BEGIN_REPLAY},
-		{ORCH_ACTION_CONFIRMED, ORCH_BEGIN_REPLAY, ORCH_BEGIN_REPLAY},
-		{ORCH_ACTION_FAILED, ORCH_BEGIN_FRESH, ORCH_BEGIN_FRESH},
-		{ORCH_ACTION_UNKNOWN, ORCH_BEGIN_AMBIGUOUS, ORCH_BEGIN_AMBIGUOUS},
-		{ORCH_ACTION_HANDED_OVER, ORCH_BEGIN_AMBIGUOUS, ORCH_BEGIN_AMBIGUOUS},
-		{ORCH_ACTION_ABANDONED, ORCH_BEGIN_AMBIGUOUS, ORCH_BEGIN_AMBIGUOUS},
+	    {ORCH_ACTION_INTENT, ORCH_BEGIN_ATTACHED, ORCH_BEGIN_FRESH},
+	    {ORCH_ACTION_DISPATCHED, ORCH_BEGIN_ATTACHED, ORCH_BEGIN_AMBIGUOUS},
+	    {ORCH_ACTION_OBSERVED, ORCH_BEGIN_REPLAY, ORCH_BEGIN_REPLAY},
+	    {ORCH_ACTION_CONFIRMED, ORCH_BEGIN_REPLAY, ORCH_BEGIN_REPLAY},
+	    {ORCH_ACTION_FAILED, ORCH_BEGIN_FRESH, ORCH_BEGIN_FRESH},
+	    {ORCH_ACTION_UNKNOWN, ORCH_BEGIN_AMBIGUOUS, ORCH_BEGIN_AMBIGUOUS},
+	    {ORCH_ACTION_HANDED_OVER, ORCH_BEGIN_AMBIGUOUS, ORCH_BEGIN_AMBIGUOUS},
+	    {ORCH_ACTION_ABANDONED, ORCH_BEGIN_AMBIGUOUS, ORCH_BEGIN_AMBIGUOUS},
 	};
 	for (int later = 0; later < 2; later++)
 		for (size_t p = 0; p < 3; p++)
@@ -112,7 +114,8 @@ START_TEST(what_begin_finds)
 				char key[32];
 				snprintf(key, sizeof(key), "%d-%zu-%zu", later, p, i);
 				orch_journal *journal = open_journal();
-				orch_action_unref(make(journal, key, all_policies[p], finds[i].state));
+				orch_action_unref(
+				    make(journal, key, all_policies[p], finds[i].state));
 				if (later) {
 					orch_journal_unref(journal);
 					journal = open_journal();
@@ -207,11 +210,13 @@ START_TEST(the_first_observation_wins)
 }
 END_TEST
 
-/* A handle of attempt 1 must not finish attempt 2, though both are DISPATCHED in this generation. */
+/* A handle of attempt 1 must not finish attempt 2, though both are DISPATCHED in this generation.
+ */
 START_TEST(an_earlier_attempt_cannot_write)
 {
 	orch_journal *journal = open_journal();
-	orch_action *first = make(journal, "k", 0, ORCH_ACTION_DISPATCHED), *stale = find(journal, "k");
+	orch_action *first = make(journal, "k", 0, ORCH_ACTION_DISPATCHED),
+		    *stale = find(journal, "k");
 	OK(orch_action_fail(first, NULL, 0, &error));
 	orch_action *second = begin(journal, "k", 0, ORCH_BEGIN_FRESH);
 	OK(orch_action_dispatch(second, &error));
@@ -252,8 +257,10 @@ START_TEST(records)
 	OK(orch_journal_record(journal, "run.state", "r/1", "a\0b", 3, &fresh, &error));
 	ck_assert_int_eq(fresh, 0);
 	fresh = 9;
-	FAILS(ORCH_ECONFLICT, orch_journal_record(journal, "run.state", "r/1", "a\0c", 3, &fresh, &error));
-	FAILS(ORCH_ECONFLICT, orch_journal_record(journal, "run.stat", "r/1", "a\0b", 3, &fresh, &error));
+	FAILS(ORCH_ECONFLICT,
+	      orch_journal_record(journal, "run.state", "r/1", "a\0c", 3, &fresh, &error));
+	FAILS(ORCH_ECONFLICT,
+	      orch_journal_record(journal, "run.stat", "r/1", "a\0b", 3, &fresh, &error));
 	ck_assert_int_eq(fresh, 9);
 	ck_assert_uint_eq(orch_journal_sequence(journal), sequence);
 	OK(orch_journal_record(journal, "run.state", "r/2", NULL, 0, NULL, &error));
@@ -294,7 +301,8 @@ START_TEST(one_call_per_record)
 }
 END_TEST
 
-/* --- recovery ----------------------------------------------------------------------------------------- */
+/* --- recovery
+ * ----------------------------------------------------------------------------------------- */
 
 struct probing {
 	uint32_t answer; /* 0: drops the reply */
@@ -310,7 +318,8 @@ static void probe(void *userdata, orch_action *action, orch_probe_reply *reply)
 	if (!probing->answer)
 		return;
 	ck_assert_int_eq(orch_probe_reply_answer(reply, probing->answer, "probed", 6), 0);
-	ck_assert_int_eq(orch_probe_reply_answer(reply, ORCH_OUTCOME_UNKNOWN, NULL, 0), ORCH_ESTATE);
+	ck_assert_int_eq(orch_probe_reply_answer(reply, ORCH_OUTCOME_UNKNOWN, NULL, 0),
+			 ORCH_ESTATE);
 }
 
 /* From the table in journal.h. 0: left alone and not in the recovery. */
@@ -359,7 +368,8 @@ static void recover_one(uint32_t state, uint32_t policy, uint32_t answer, bool o
 		orch_action *action = NULL;
 		uint32_t before = 0, verdict = 9;
 		const char *decision = NULL;
-		ck_assert_int_eq(orch_recovery_row(recovery, 0, &action, &before, &verdict, &decision), 0);
+		ck_assert_int_eq(
+		    orch_recovery_row(recovery, 0, &action, &before, &verdict, &decision), 0);
 		ck_assert_uint_eq(before, state);
 		ck_assert_uint_eq(orch_action_state(action), expected);
 		ck_assert_uint_eq(verdict, !probes ? 0 : answer ? answer : ORCH_OUTCOME_UNKNOWN);
@@ -437,7 +447,8 @@ START_TEST(recovery_yields_to_who_was_first)
 }
 END_TEST
 
-/* --- payloads, look-up, arguments --------------------------------------------------------------------- */
+/* --- payloads, look-up, arguments
+ * --------------------------------------------------------------------- */
 
 START_TEST(payloads_are_bytes)
 {
@@ -504,7 +515,7 @@ START_TEST(payloads_have_a_limit)
 	action = find(journal, "k");
 	/* printf 'x%.0s' {1..101} | sha256sum */
 	static const char digest[] =
-		"sha256:c675a2e604b0cd1229c036e3ce0c87422980a245e295bbc605a507a2299752db bytes:101";
+	    "sha256:c675a2e604b0cd1229c036e3ce0c87422980a245e295bbc605a507a2299752db bytes:101";
 	size_t length = 0;
 	const char *result = orch_action_result(action, &length);
 	ck_assert_str_eq(result, digest);
@@ -525,7 +536,8 @@ static int32_t collect(void *userdata, orch_action *action)
 static int32_t advance(void *userdata, orch_action *action)
 {
 	(void)userdata;
-	return orch_action_state(action) == ORCH_ACTION_INTENT ? orch_action_dispatch(action, NULL) : 0;
+	return orch_action_state(action) == ORCH_ACTION_INTENT ? orch_action_dispatch(action, NULL)
+							       : 0;
 }
 
 START_TEST(walking)
@@ -565,7 +577,8 @@ START_TEST(options)
 	struct {
 		struct orch_journal_opts known;
 		uint64_t tail;
-	} newer = {.known = {.size = sizeof(newer), .path = journal_path, .destroy = count_destroy}};
+	} newer = {
+	    .known = {.size = sizeof(newer), .path = journal_path, .destroy = count_destroy}};
 	newer.known.userdata = &destroyed;
 	newer.tail = 1;
 	FAILS(ORCH_E2BIG, orch_journal_open(&newer.known, &journal, &error));
@@ -625,8 +638,17 @@ START_TEST(arguments)
 		begin_refused(journal, &opts);
 	}
 	/* Not UTF-8: a stray byte, a cut sequence, an overlong one, a surrogate, above U+10FFFF. */
-	const char *const keys[] = {NULL, "", long_key, "\x80", "a\xc3", "\xc0\xaf", "\xe0\x80\xaf",
-				    "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff", "\xf0\x9f\x98"};
+	const char *const keys[] = {NULL,
+				    "",
+				    long_key,
+				    "\x80",
+				    "a\xc3",
+				    "\xc0\xaf",
+				    "\xe0\x80\xaf",
+				    "\xed\xa0\x80",
+				    "\xf4\x90\x80\x80",
+				    "\xff",
+				    "\xf0\x9f\x98"};
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
 		opts = good;
 		opts.key = keys[i];
