@@ -162,6 +162,52 @@ START_TEST(helper_is_found_beside_the_library)
 }
 END_TEST
 
+/* --- the messages ---------------------------------------------------------------------- */
+
+START_TEST(frames)
+{
+	uint8_t frame[WIRE_FRAME_SIZE], broken[WIRE_FRAME_SIZE];
+	struct wire_message message;
+	struct wire_packet packet = wire_packet(WIRE_SCOPE_UP, 7, 9);
+	packet.message.flags = WIRE_LISTENER;
+	packet.message.code = -5;
+	packet.message.value = -70000;
+	packet.message.number[WIRE_NUMBERS - 1] = 0x1122334455667788u;
+	wire_copy(packet.message.step, WIRE_STEP_MAX, "mount.proc");
+	wire_copy(packet.message.text, WIRE_TEXT_MAX, "text");
+	wire_encode(&packet.message, 2, frame);
+	ck_assert_int_eq(wire_decode(frame, sizeof(frame), 2, &message), 0);
+	ck_assert_mem_eq(&message, &packet.message, sizeof(message));
+	/* Descriptors: as many as declared, and as many as the type may have. */
+	ck_assert_int_eq(wire_decode(frame, sizeof(frame), 1, &message), -EPROTO);
+	ck_assert_int_eq(wire_decode(frame, sizeof(frame), WIRE_ANY_FDS, &message), 0);
+	wire_encode(&packet.message, 3, frame);
+	ck_assert_int_eq(wire_decode(frame, sizeof(frame), 3, &message), -EPROTO);
+	wire_encode(&packet.message, 1, frame);
+	for (size_t length = 0; length < sizeof(frame); length++)
+		ck_assert_int_eq(wire_decode(frame, length, 1, &message), -EPROTO);
+	memcpy(broken, frame, sizeof(frame));
+	broken[4]++;
+	ck_assert_int_eq(wire_decode(broken, sizeof(broken), 1, &message), -EPROTONOSUPPORT);
+	memcpy(broken, frame, sizeof(frame));
+	memset(broken + sizeof(broken) - WIRE_TEXT_MAX, 'x', WIRE_TEXT_MAX);
+	ck_assert_int_eq(wire_decode(broken, sizeof(broken), 1, &message), -EPROTO);
+	/* Whatever comes, what is accepted is terminated and of a known type. */
+	srandom(1);
+	for (int round = 0; round < 20000; round++) {
+		memcpy(broken, frame, sizeof(frame));
+		for (int i = 0; i < 4; i++)
+			broken[(size_t)random() % (round % 2 ? 40 : sizeof(broken))] =
+			    (uint8_t)random();
+		if (wire_decode(broken, sizeof(broken), 1, &message) < 0)
+			continue;
+		ck_assert(message.type > 0 && message.type < WIRE_TYPES);
+		ck_assert_ptr_nonnull(memchr(message.text, 0, WIRE_TEXT_MAX));
+		ck_assert_ptr_nonnull(memchr(message.step, 0, WIRE_STEP_MAX));
+	}
+}
+END_TEST
+
 /* --- hosts ----------------------------------------------------------------------------- */
 
 START_TEST(host_that_ignores_sigchld)
@@ -575,6 +621,7 @@ Suite *suite(void)
 	tcase_add_test(helpers, helper_that_does_not_answer);
 	tcase_add_test(helpers, helpers_that_are_none);
 	tcase_add_test(helpers, helper_is_found_beside_the_library);
+	tcase_add_test(helpers, frames);
 	tcase_add_test(hosts, host_that_ignores_sigchld);
 	tcase_add_test(hosts, host_with_a_thread_in_waitpid);
 	tcase_add_test(hosts, after_fork);
