@@ -21,7 +21,7 @@
 enum phase { PHASE_NEW, PHASE_STARTING, PHASE_RUNNING, PHASE_STOPPING, PHASE_OVER };
 
 struct attempt {
-	unsigned references; /* the list's, and one for each callback that may still come */
+	unsigned references;	 /* the list's, and one for each callback that may still come */
 	orch_pipeline *pipeline; /* NULL: abandoned */
 	struct attempt *next;
 	enum phase phase;
@@ -47,7 +47,7 @@ struct attempt {
 	bool reached; /* the provider answered at least once */
 	uint32_t misses;
 	int64_t first_miss_us;
-	char *miss; /* what was wrong with the last */
+	char *miss;		    /* what was wrong with the last */
 	int64_t quota_resets_at_ms; /* of the last answer, if that was a refusal for quota */
 };
 
@@ -62,10 +62,17 @@ static void attempt_unref(void *object)
 	struct attempt *attempt = object;
 	if (--attempt->references > 0)
 		return;
-	char *const texts[] = {attempt->id,   attempt->stage,       attempt->task,
-			       attempt->packet, attempt->end,       attempt->message,
-			       attempt->verdict, attempt->certificate, attempt->workspace.dir,
-			       attempt->workspace.in_dir, attempt->miss};
+	char *const texts[] = {attempt->id,
+			       attempt->stage,
+			       attempt->task,
+			       attempt->packet,
+			       attempt->end,
+			       attempt->message,
+			       attempt->verdict,
+			       attempt->certificate,
+			       attempt->workspace.dir,
+			       attempt->workspace.in_dir,
+			       attempt->miss};
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		free(texts[i]);
 	orch_close_fd(&attempt->events_fd);
@@ -123,23 +130,24 @@ void attempt_drop_all(orch_pipeline *p)
 
 static const json_t *attempt_record(const struct attempt *attempt)
 {
-	return model_attempt(attempt->pipeline->model, role_name(attempt->role), attempt->stage, attempt->task,
-			     attempt->number);
+	return model_attempt(attempt->pipeline->model, role_name(attempt->role), attempt->stage,
+			     attempt->task, attempt->number);
 }
 
 static json_t *attempt_row(const json_t *record)
 {
-	return json_pack("{s:O*, s:O*, s:O*, s:O*}", "role", json_object_get(record, "role"), "stage",
-			 json_object_get(record, "stage"), "task", json_object_get(record, "task"), "attempt",
+	return json_pack("{s:O*, s:O*, s:O*, s:O*}", "role", json_object_get(record, "role"),
+			 "stage", json_object_get(record, "stage"), "task",
+			 json_object_get(record, "task"), "attempt",
 			 json_object_get(record, "attempt"));
 }
 
 #define ATTEMPT_KEY "attempt/%s-%s-%s/%lld/"
-#define ATTEMPT_KEY_OF(record)                                                                                      \
-	json_text(record, "role"), json_text(record, "stage"), json_text(record, "task"),                           \
-		(long long)json_int(record, "attempt")
+#define ATTEMPT_KEY_OF(record)                                                                     \
+	json_text(record, "role"), json_text(record, "stage"), json_text(record, "task"),          \
+	    (long long)json_int(record, "attempt")
 
-/* --- the end ------------------------------------------------------------------------------------------ */
+/* --- the end --------------------------------------------------------------------------------- */
 
 static void write_files(orch_pipeline *p, const json_t *record)
 {
@@ -159,9 +167,10 @@ static void write_files(orch_pipeline *p, const json_t *record)
 	orch_error_free(error);
 }
 
-/* The load is over and that is recorded: take over what it left, record the end, then remove the workspace. */
-static int32_t record_end(orch_pipeline *p, const json_t *attempt, const char *end, const char *message,
-			  orch_error **reterr)
+/* The load is over and that is recorded: take over what it left, record the end, then remove the
+ * workspace. */
+static int32_t record_end(orch_pipeline *p, const json_t *attempt, const char *end,
+			  const char *message, orch_error **reterr)
 {
 	json_t *record = attempt_row(attempt);
 	if (!record)
@@ -175,7 +184,8 @@ static int32_t record_end(orch_pipeline *p, const json_t *attempt, const char *e
 			code = workspace_import(p, attempt, record, reterr);
 		else
 			json_object_set_new(record, "refused",
-					    json_string("its processes were not proved dead: what they left is not taken over"));
+					    json_string("its processes were not proved dead: what "
+							"they left is not taken over"));
 	}
 	if (code < 0) {
 		json_decref(record);
@@ -195,12 +205,13 @@ static json_t *death_record(const struct attempt *attempt, const json_t *record)
 	if (attempt->principal)
 		orch_principal_spent(attempt->principal, &requests, &tokens, &micro_usd);
 	json_t *row = attempt_row(record);
-	json_t *rest = json_pack("{s:s, s:i, s:o, s:s, s:o, s:I, s:I, s:I, s:i, s:i}", "end", attempt->end, "status",
-				 attempt->status, "message", json_foreign(attempt->message, 4000), "verdict",
-				 attempt->verdict ? attempt->verdict : "NOT_STARTED", "certificate",
-				 json_foreign(attempt->certificate ? attempt->certificate : "", 20000), "requests",
-				 (json_int_t)requests, "tokens", (json_int_t)tokens, "micro_usd", (json_int_t)micro_usd,
-				 "settled", (int)attempt->settled, "unknown", (int)attempt->unknown);
+	json_t *rest = json_pack(
+	    "{s:s, s:i, s:o, s:s, s:o, s:I, s:I, s:I, s:i, s:i}", "end", attempt->end, "status",
+	    attempt->status, "message", json_foreign(attempt->message, 4000), "verdict",
+	    attempt->verdict ? attempt->verdict : "NOT_STARTED", "certificate",
+	    json_foreign(attempt->certificate ? attempt->certificate : "", 20000), "requests",
+	    (json_int_t)requests, "tokens", (json_int_t)tokens, "micro_usd", (json_int_t)micro_usd,
+	    "settled", (int)attempt->settled, "unknown", (int)attempt->unknown);
 	if (!row || !rest || json_object_update(row, rest) < 0) {
 		json_decref(row);
 		row = NULL;
@@ -210,10 +221,12 @@ static json_t *death_record(const struct attempt *attempt, const json_t *record)
 }
 
 /*
- * On a full disk an attempt's work is worth nothing, and judging it would be unjust: if it was the attempt that filled
- * it that is its end, otherwise it is the host's trouble, and the run waits for room.
+ * On a full disk an attempt's work is worth nothing, and judging it would be unjust: if it was the
+ * attempt that filled it that is its end, otherwise it is the host's trouble, and the run waits for
+ * room.
  */
-static int32_t end_with_room(orch_pipeline *p, struct attempt *attempt, const json_t *record, orch_error **reterr)
+static int32_t end_with_room(orch_pipeline *p, struct attempt *attempt, const json_t *record,
+			     orch_error **reterr)
 {
 	if (workspace_check_room(p, NULL) == 0)
 		return record_end(p, record, attempt->end, attempt->message, reterr);
@@ -231,8 +244,8 @@ static void attempt_over(struct attempt *attempt)
 	orch_error *error = NULL;
 	if (!strcmp(attempt->end, "UNREACHABLE"))
 		p->not_before_us = orch_monotonic_us() + UNREACHABLE_PAUSE_US;
-	int32_t code = run_record(p, "death", death_record(attempt, record), &error, ATTEMPT_KEY "DEATH",
-				    ATTEMPT_KEY_OF(record));
+	int32_t code = run_record(p, "death", death_record(attempt, record), &error,
+				  ATTEMPT_KEY "DEATH", ATTEMPT_KEY_OF(record));
 	if (code == 0)
 		code = end_with_room(p, attempt, record, &error);
 	if (code < 0)
@@ -249,7 +262,8 @@ static void maybe_over(struct attempt *attempt)
 		attempt_over(attempt);
 }
 
-static void on_revoked(void *userdata, orch_principal *principal, uint32_t settled, uint32_t unknown)
+static void on_revoked(void *userdata, orch_principal *principal, uint32_t settled,
+		       uint32_t unknown)
 {
 	struct attempt *attempt = userdata;
 	(void)principal;
@@ -284,10 +298,11 @@ static void on_timer(void *userdata)
 }
 
 /*
- * Closes it: the principal first, so that nothing more goes out, then everything in the sandbox. The certificate
- * and the settled operations together make it over.
+ * Closes it: the principal first, so that nothing more goes out, then everything in the sandbox.
+ * The certificate and the settled operations together make it over.
  */
-static void attempt_stop(struct attempt *attempt, const char *end, int32_t status, const char *message)
+static void attempt_stop(struct attempt *attempt, const char *end, int32_t status,
+			 const char *message)
 {
 	if (attempt->phase >= PHASE_STOPPING)
 		return;
@@ -302,12 +317,14 @@ static void attempt_stop(struct attempt *attempt, const char *end, int32_t statu
 		return;
 	}
 	if (!attempt->principal ||
-	    orch_principal_revoke(attempt->principal, on_revoked, attempt_ref(attempt), attempt_unref, NULL) < 0)
+	    orch_principal_revoke(attempt->principal, on_revoked, attempt_ref(attempt),
+				  attempt_unref, NULL) < 0)
 		attempt->revoked = true;
 	orch_scope *scope = attempt->sandbox ? orch_sandbox_scope(attempt->sandbox) : NULL;
 	struct orch_stop_opts stop;
 	orch_stop_opts_init(&stop);
-	if (!scope || orch_scope_stop(scope, &stop, on_death, attempt_ref(attempt), attempt_unref, NULL) < 0)
+	if (!scope ||
+	    orch_scope_stop(scope, &stop, on_death, attempt_ref(attempt), attempt_unref, NULL) < 0)
 		attempt->stopped = true;
 	if (attempt->timer)
 		orch_source_timer_set(attempt->timer, 0);
@@ -321,11 +338,12 @@ void attempt_kill_all(orch_pipeline *p, const char *end, const char *message)
 
 static char *principal_name(const struct attempt *attempt)
 {
-	return orch_strdup_printf("%s/%s-%s-%s/%u", attempt->pipeline->model->run, role_name(attempt->role),
-				  attempt->stage, attempt->task, attempt->number);
+	return orch_strdup_printf("%s/%s-%s-%s/%u", attempt->pipeline->model->run,
+				  role_name(attempt->role), attempt->stage, attempt->task,
+				  attempt->number);
 }
 
-/* --- the provider ------------------------------------------------------------------------------------- */
+/* --- the provider ---------------------------------------------------------------------------- */
 
 static const char *job_end_name(uint32_t end)
 {
@@ -349,7 +367,8 @@ static void on_quota(struct attempt *attempt, int64_t resets_at_ms)
 	attempt->quota_resets_at_ms = resets_at_ms;
 	if (wait_ms <= QUOTA_PATIENCE_MS)
 		return;
-	run_overlay(attempt->pipeline, ORCH_OVERLAY_QUOTA_WAIT, true, "the provider's quota is used up", resets_at_ms);
+	run_overlay(attempt->pipeline, ORCH_OVERLAY_QUOTA_WAIT, true,
+		    "the provider's quota is used up", resets_at_ms);
 	attempt_stop(attempt, "QUOTA", -1, "the provider's quota is used up");
 }
 
@@ -365,14 +384,16 @@ static void on_refused(struct attempt *attempt, const char *code, int32_t http_s
 	attempt_stop(attempt, "BUDGET", -1, reason);
 }
 
-/* Nobody there, or somebody who does not let us in or is out of order: nothing of that is the attempt's fault. */
+/* Nobody there, or somebody who does not let us in or is out of order: nothing of that is the
+ * attempt's fault. */
 static void on_miss(struct attempt *attempt, const char *code, int32_t http_status)
 {
 	if (attempt->reached)
 		return;
 	free(attempt->miss);
-	attempt->miss = http_status ? orch_strdup_printf("the provider answers with HTTP %d", (int)http_status)
-				    : strdup(code);
+	attempt->miss =
+	    http_status ? orch_strdup_printf("the provider answers with HTTP %d", (int)http_status)
+			: strdup(code);
 	if (!attempt->misses++)
 		attempt->first_miss_us = orch_monotonic_us();
 	if (attempt->misses >= UNREACHABLE_REQUESTS ||
@@ -385,20 +406,23 @@ static bool is_refusal(int32_t http_status)
 	return http_status == 401 || http_status == 403 || http_status == 404 || http_status >= 500;
 }
 
-static void emit_operation(orch_pipeline *p, const struct attempt *attempt, const char *operation, uint32_t event,
-			   const char *code, int32_t http_status)
+static void emit_operation(orch_pipeline *p, const struct attempt *attempt, const char *operation,
+			   uint32_t event, const char *code, int32_t http_status)
 {
-	static const char *const states[] = {"?", "REFUSED", "DISPATCHED", "OBSERVED", "FAILED", "UNKNOWN"};
+	static const char *const states[] = {"?",	 "REFUSED", "DISPATCHED",
+					     "OBSERVED", "FAILED",  "UNKNOWN"};
 	_cleanup_free_ char *principal = principal_name(attempt);
-	event_emit(p, json_pack("{s:s, s:s, s:s, s:s*, s:s, s:s, s:I, s:s, s:i}", "event", "operation", "operation",
-				operation, "state", states[event <= ORCH_OPERATION_UNKNOWN ? event : 0], "principal",
-				principal, "stage", attempt->stage,
-				"task", attempt->task, "attempt", (json_int_t)attempt->number, "code", code, "status",
+	event_emit(p, json_pack("{s:s, s:s, s:s, s:s*, s:s, s:s, s:I, s:s, s:i}", "event",
+				"operation", "operation", operation, "state",
+				states[event <= ORCH_OPERATION_UNKNOWN ? event : 0], "principal",
+				principal, "stage", attempt->stage, "task", attempt->task,
+				"attempt", (json_int_t)attempt->number, "code", code, "status",
 				(int)http_status));
 }
 
-void attempt_operation(orch_pipeline *p, orch_principal *principal, const char *operation, uint32_t event,
-		       const char *code, int32_t http_status, int64_t quota_resets_at_ms)
+void attempt_operation(orch_pipeline *p, orch_principal *principal, const char *operation,
+		       uint32_t event, const char *code, int32_t http_status,
+		       int64_t quota_resets_at_ms)
 {
 	struct attempt *attempt = p->attempts;
 	while (attempt && attempt->principal != principal)
@@ -422,14 +446,14 @@ void attempt_operation(orch_pipeline *p, orch_principal *principal, const char *
 	}
 }
 
-/* --- the job ------------------------------------------------------------------------------------------ */
+/* --- the job --------------------------------------------------------------------------------- */
 
 static void note_event(struct attempt *attempt, const char *kind, const char *text)
 {
 	if (attempt->events_fd < 0 || attempt->events_bytes > EVENTS_LIMIT)
 		return;
-	json_t *row = json_pack("{s:I, s:s, s:o}", "time_ms", (json_int_t)orch_realtime_ms(), "kind", kind, "text",
-				json_foreign(text, EVENT_TEXT_LIMIT));
+	json_t *row = json_pack("{s:I, s:s, s:o}", "time_ms", (json_int_t)orch_realtime_ms(),
+				"kind", kind, "text", json_foreign(text, EVENT_TEXT_LIMIT));
 	_cleanup_free_ char *line = row ? json_dumps(row, JSON_COMPACT) : NULL;
 	json_decref(row);
 	_cleanup_free_ char *ended = line ? orch_strdup_printf("%s\n", line) : NULL;
@@ -451,13 +475,14 @@ static void on_job_event(void *userdata, orch_job *job, uint32_t event, const ch
 	if (event == ORCH_JOB_EVENT_OTHER)
 		return;
 	event_emit(attempt->pipeline,
-		   json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:o}", "event", "agent", "id", attempt->id, "role",
-			     role_name(attempt->role), "stage", attempt->stage, "task", attempt->task, "attempt",
-			     (json_int_t)attempt->number, "kind", kind, "text",
-			     json_foreign(text ? text : "", AGENT_TEXT_LIMIT)));
+		   json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:o}", "event", "agent", "id",
+			     attempt->id, "role", role_name(attempt->role), "stage", attempt->stage,
+			     "task", attempt->task, "attempt", (json_int_t)attempt->number, "kind",
+			     kind, "text", json_foreign(text ? text : "", AGENT_TEXT_LIMIT)));
 }
 
-static void on_job_done(void *userdata, orch_job *job, uint32_t end, int32_t status, const char *message)
+static void on_job_done(void *userdata, orch_job *job, uint32_t end, int32_t status,
+			const char *message)
 {
 	struct attempt *attempt = userdata;
 	(void)job;
@@ -471,8 +496,8 @@ static void on_job_done(void *userdata, orch_job *job, uint32_t end, int32_t sta
 	}
 	if (attempt->quota_resets_at_ms) {
 		word = "QUOTA";
-		run_overlay(attempt->pipeline, ORCH_OVERLAY_QUOTA_WAIT, true, "the provider's quota is used up",
-			    attempt->quota_resets_at_ms);
+		run_overlay(attempt->pipeline, ORCH_OVERLAY_QUOTA_WAIT, true,
+			    "the provider's quota is used up", attempt->quota_resets_at_ms);
 	}
 	attempt_stop(attempt, word, status, message);
 }
@@ -488,7 +513,7 @@ static int32_t add_grants(struct attempt *attempt, orch_error **reterr)
 	if (code == 0 && grant.operation)
 		code = orch_principal_grant(attempt->principal, &grant, reterr);
 	const struct task_plan *task =
-		attempt->role == ORCH_ROLE_EXECUTOR ? task_of_plan(p, attempt->task) : NULL;
+	    attempt->role == ORCH_ROLE_EXECUTOR ? task_of_plan(p, attempt->task) : NULL;
 	for (size_t i = 0; code == 0 && task && i < task->operation_count; i++) {
 		const char *type = task->operations[i].type;
 		uint64_t uses = 0;
@@ -519,8 +544,9 @@ static int32_t run_job(struct attempt *attempt, orch_error **reterr)
 	orch_pipeline *p = attempt->pipeline;
 	int32_t code = add_grants(attempt, reterr);
 	if (code == 0)
-		code = orch_broker_add_listener(p->broker, orch_sandbox_listener_fd(attempt->sandbox),
-						attempt->principal, reterr);
+		code =
+		    orch_broker_add_listener(p->broker, orch_sandbox_listener_fd(attempt->sandbox),
+					     attempt->principal, reterr);
 	if (code < 0)
 		return code;
 	struct orch_job_opts job;
@@ -539,9 +565,9 @@ static void task_is_running(struct attempt *attempt)
 	if (strcmp(attempt->stage, "execute"))
 		return;
 	run_store(p, "task.state",
-	      json_pack("{s:s, s:I, s:s}", "task", attempt->task, "attempt", (json_int_t)attempt->number, "state",
-			task_state_name(TASK_RUNNING)),
-	      "task/%s/attempt/%u/RUNNING", attempt->task, attempt->number);
+		  json_pack("{s:s, s:I, s:s}", "task", attempt->task, "attempt",
+			    (json_int_t)attempt->number, "state", task_state_name(TASK_RUNNING)),
+		  "task/%s/attempt/%u/RUNNING", attempt->task, attempt->number);
 }
 
 static void on_sandbox(void *userdata, orch_sandbox *sandbox, const orch_error *error)
@@ -564,7 +590,7 @@ static void on_sandbox(void *userdata, orch_sandbox *sandbox, const orch_error *
 	orch_error_free(failure);
 }
 
-/* --- the start ------------------------------------------------------------------------------------------ */
+/* --- the start ------------------------------------------------------------------------------- */
 
 static int32_t make_principal(struct attempt *attempt, orch_error **reterr)
 {
@@ -582,19 +608,22 @@ static int32_t make_principal(struct attempt *attempt, orch_error **reterr)
 static int32_t make_sandbox(struct attempt *attempt, orch_error **reterr)
 {
 	orch_pipeline *p = attempt->pipeline;
-	_cleanup_free_ char *label = orch_strdup_printf("%s %s %s %u", p->model->run, attempt->stage, attempt->task,
-							attempt->number);
+	_cleanup_free_ char *label = orch_strdup_printf(
+	    "%s %s %s %u", p->model->run, attempt->stage, attempt->task, attempt->number);
 	struct orch_sandbox_opts opts;
 	orch_sandbox_opts_init(&opts);
 	opts.net = ORCH_NET_BROKER;
 	opts.label = label;
 	int32_t code = orch_sandbox_new(p->ctx, &opts, &attempt->sandbox, reterr);
 	if (code == 0)
-		code = orch_sandbox_set_workspace(attempt->sandbox, attempt->workspace.dir, "/work", reterr);
+		code = orch_sandbox_set_workspace(attempt->sandbox, attempt->workspace.dir, "/work",
+						  reterr);
 	if (code == 0)
-		code = orch_sandbox_add_path(attempt->sandbox, attempt->workspace.in_dir, "/in", ORCH_PATH_READ, reterr);
+		code = orch_sandbox_add_path(attempt->sandbox, attempt->workspace.in_dir, "/in",
+					     ORCH_PATH_READ, reterr);
 	if (code == 0)
-		code = orch_sandbox_set_env(attempt->sandbox, "ORCH_BROKER", "http://127.0.0.1:8080", reterr);
+		code = orch_sandbox_set_env(attempt->sandbox, "ORCH_BROKER",
+					    "http://127.0.0.1:8080", reterr);
 	if (code == 0)
 		code = orch_executor_prepare(attempt->executor, attempt->sandbox, reterr);
 	return code;
@@ -605,7 +634,8 @@ static void open_events(struct attempt *attempt)
 	_cleanup_free_ char *folder = path_join(attempt->pipeline->attempts_dir, attempt->id);
 	_cleanup_free_ char *path = folder ? path_join(folder, "events.ndjson") : NULL;
 	if (path && make_dir(folder, 0700, NULL) == 0)
-		attempt->events_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+		attempt->events_fd =
+		    open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
 /* A workspace that can not be laid out is the host's trouble: the run stops, and can be resumed. */
@@ -627,15 +657,16 @@ static int32_t begin(struct attempt *attempt, orch_error **reterr)
 	orch_error *error = NULL;
 	code = make_sandbox(attempt, &error);
 	if (code == 0)
-		code = orch_sandbox_start(attempt->sandbox, on_sandbox, attempt_ref(attempt), attempt_unref, &error);
+		code = orch_sandbox_start(attempt->sandbox, on_sandbox, attempt_ref(attempt),
+					  attempt_unref, &error);
 	if (code < 0)
 		attempt_stop(attempt, "FAILED", -1, orch_error_message(error));
 	orch_error_free(error);
 	return 0;
 }
 
-static struct attempt *attempt_new(orch_pipeline *p, uint32_t role, const char *stage, const char *task,
-				   uint32_t number)
+static struct attempt *attempt_new(orch_pipeline *p, uint32_t role, const char *stage,
+				   const char *task, uint32_t number)
 {
 	struct attempt *attempt = calloc(1, sizeof(*attempt));
 	if (!attempt)
@@ -663,15 +694,17 @@ static json_t *start_record(const struct attempt *attempt, const char *tree)
 	const orch_pipeline *p = attempt->pipeline;
 	const struct model_task *task = model_find_task(p->model, attempt->task);
 	const char *base = task && attempt->role == ORCH_ROLE_REVIEWER ? task->base : tree;
-	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:I, s:I}", "id", attempt->id, "role",
-			 role_name(attempt->role), "stage", attempt->stage, "task", attempt->task, "attempt",
-			 (json_int_t)attempt->number, "base", base, "tree_shown", tree, "executor",
+	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:I, s:I}", "id", attempt->id,
+			 "role", role_name(attempt->role), "stage", attempt->stage, "task",
+			 attempt->task, "attempt", (json_int_t)attempt->number, "base", base,
+			 "tree_shown", tree, "executor",
 			 orch_executor_kind_name(orch_executor_kind(attempt->executor)), "of",
 			 (json_int_t)(task ? task->attempt : 0), "generation",
 			 (json_int_t)orch_journal_generation(p->journal));
 }
 
-bool attempt_start(orch_pipeline *p, uint32_t role, const char *stage, const char *task, const char *tree)
+bool attempt_start(orch_pipeline *p, uint32_t role, const char *stage, const char *task,
+		   const char *tree)
 {
 	const json_t *last = model_attempt(p->model, role_name(role), stage, task, 0);
 	uint32_t number = (uint32_t)json_int(last, "attempt") + 1;
@@ -689,8 +722,8 @@ bool attempt_start(orch_pipeline *p, uint32_t role, const char *stage, const cha
 	attempt->next = p->attempts;
 	p->attempts = attempt;
 	/* Recorded before anything of it exists. */
-	if (!run_store(p, "attempt", start_record(attempt, tree), "attempt/%s-%s-%s/%u/RUNNING", role_name(role), stage,
-		   task, number))
+	if (!run_store(p, "attempt", start_record(attempt, tree), "attempt/%s-%s-%s/%u/RUNNING",
+		       role_name(role), stage, task, number))
 		return false;
 	if (begin(attempt, &error) < 0) {
 		pipeline_fail(p, error);
@@ -699,7 +732,7 @@ bool attempt_start(orch_pipeline *p, uint32_t role, const char *stage, const cha
 	return true;
 }
 
-/* --- after a restart ------------------------------------------------------------------------------------ */
+/* --- after a restart ------------------------------------------------------------------------- */
 
 int32_t attempt_recover(orch_pipeline *p, orch_error **reterr)
 {
@@ -708,9 +741,12 @@ int32_t attempt_recover(orch_pipeline *p, orch_error **reterr)
 		if (json_bool(attempt, "ended"))
 			continue;
 		/* With its certificate it is over all the same, and its work is still there. */
-		int32_t code = json_object_get(attempt, "verdict")
-				       ? record_end(p, attempt, json_text(attempt, "end"), json_text(attempt, "message"), reterr)
-				       : record_end(p, attempt, "LOST", "the coordinator died; its load died with it", reterr);
+		int32_t code =
+		    json_object_get(attempt, "verdict")
+			? record_end(p, attempt, json_text(attempt, "end"),
+				     json_text(attempt, "message"), reterr)
+			: record_end(p, attempt, "LOST",
+				     "the coordinator died; its load died with it", reterr);
 		if (code < 0)
 			return code;
 	}

@@ -7,7 +7,7 @@
 
 #define DOCUMENT_LIMIT (4u * 1024u * 1024u)
 
-/* --- scratch copies of trees ------------------------------------------------------------------------------ */
+/* --- scratch copies of trees ----------------------------------------------------------------- */
 
 /* A writable copy below work/; the caller removes and frees it. */
 static int32_t scratch(orch_pipeline *p, const char *tree, char **ret_dir, orch_error **reterr)
@@ -23,8 +23,8 @@ static int32_t scratch(orch_pipeline *p, const char *tree, char **ret_dir, orch_
 	return code;
 }
 
-static int32_t import_scratch(orch_pipeline *p, char *dir, int32_t code, char ret_hash[TREE_HASH_SIZE],
-			      orch_error **reterr)
+static int32_t import_scratch(orch_pipeline *p, char *dir, int32_t code,
+			      char ret_hash[TREE_HASH_SIZE], orch_error **reterr)
 {
 	if (code == 0)
 		code = tree_import(dir, p->trees_dir, NULL, ret_hash, reterr);
@@ -34,7 +34,8 @@ static int32_t import_scratch(orch_pipeline *p, char *dir, int32_t code, char re
 	return code;
 }
 
-int32_t earlier_strip(orch_pipeline *p, const char *tree, char ret_hash[TREE_HASH_SIZE], orch_error **reterr)
+int32_t earlier_strip(orch_pipeline *p, const char *tree, char ret_hash[TREE_HASH_SIZE],
+		      orch_error **reterr)
 {
 	char *dir = NULL;
 	int32_t code = scratch(p, tree, &dir, reterr);
@@ -44,7 +45,7 @@ int32_t earlier_strip(orch_pipeline *p, const char *tree, char ret_hash[TREE_HAS
 	return import_scratch(p, dir, code, ret_hash, reterr);
 }
 
-/* --- the earlier documents ---------------------------------------------------------------------------------- */
+/* --- the earlier documents ------------------------------------------------------------------- */
 
 static int32_t parse_earlier(orch_pipeline *p, const char *dir, orch_error **reterr)
 {
@@ -52,12 +53,14 @@ static int32_t parse_earlier(orch_pipeline *p, const char *dir, orch_error **ret
 	size_t spec_length = 0, checks_length = 0;
 	int32_t code = tree_read_file(dir, "spec.xml", DOCUMENT_LIMIT, &spec, &spec_length, reterr);
 	if (code == 0)
-		code = tree_read_file(dir, "checks.xml", DOCUMENT_LIMIT, &checks, &checks_length, reterr);
+		code = tree_read_file(dir, "checks.xml", DOCUMENT_LIMIT, &checks, &checks_length,
+				      reterr);
 	if (code == 0)
-		code = spec_parse(p->schema_dir, ORCH_FOLDER "/spec.xml", spec, spec_length, &p->earlier_spec, reterr);
+		code = spec_parse(p->schema_dir, ORCH_FOLDER "/spec.xml", spec, spec_length,
+				  &p->earlier_spec, reterr);
 	if (code == 0)
-		code = checks_parse(p->schema_dir, ORCH_FOLDER "/checks.xml", checks, checks_length, p->earlier_spec,
-				    &p->earlier_checks, reterr);
+		code = checks_parse(p->schema_dir, ORCH_FOLDER "/checks.xml", checks, checks_length,
+				    p->earlier_spec, &p->earlier_checks, reterr);
 	if (code < 0)
 		p->earlier_spec = spec_free(p->earlier_spec);
 	return code;
@@ -70,13 +73,15 @@ int32_t earlier_load(orch_pipeline *p, orch_error **reterr)
 	int32_t code = tree_verify(p->trees_dir, p->model->repo_tree, reterr);
 	if (code < 0)
 		return code;
-	p->earlier_dir = orch_strdup_printf("%s/%s/" ORCH_FOLDER, p->trees_dir, p->model->repo_tree);
+	p->earlier_dir =
+	    orch_strdup_printf("%s/%s/" ORCH_FOLDER, p->trees_dir, p->model->repo_tree);
 	if (!p->earlier_dir)
 		return orch_fail_memory(reterr);
 	struct stat status;
 	if (lstat(p->earlier_dir, &status) < 0 || !S_ISDIR(status.st_mode))
 		return 0;
-	/* What a repository brings along is foreign: unusable documents are reported, and nothing is built on them. */
+	/* What a repository brings along is foreign: unusable documents are reported, and nothing
+	 * is built on them. */
 	orch_error *error = NULL;
 	code = parse_earlier(p, p->earlier_dir, &error);
 	if (code == ORCH_ENOMEM) {
@@ -84,10 +89,11 @@ int32_t earlier_load(orch_pipeline *p, orch_error **reterr)
 		return orch_fail_memory(reterr);
 	}
 	if (code < 0) {
-		p->earlier_note = orch_strdup_printf(
-			"the repository's " ORCH_FOLDER " can not be used, its checks are not run: %s",
-			orch_error_message(error));
-		orch_ctx_logf(p->ctx, ORCH_LOG_WARNING, "%s", p->earlier_note ? p->earlier_note : "");
+		p->earlier_note = orch_strdup_printf("the repository's " ORCH_FOLDER
+						     " can not be used, its checks are not run: %s",
+						     orch_error_message(error));
+		orch_ctx_logf(p->ctx, ORCH_LOG_WARNING, "%s",
+			      p->earlier_note ? p->earlier_note : "");
 	}
 	orch_error_free(error);
 	return 0;
@@ -97,7 +103,8 @@ char **earlier_required(const orch_pipeline *p)
 {
 	if (!p->earlier_checks)
 		return NULL;
-	const json_t *base = model_verification(p->model, "earlier", NO_TASK, 0, p->model->base_tree);
+	const json_t *base =
+	    model_verification(p->model, "earlier", NO_TASK, 0, p->model->base_tree);
 	char **ids = calloc(p->earlier_checks->count + 1, sizeof(*ids));
 	size_t count = 0;
 	for (size_t i = 0; ids && i < p->earlier_checks->count; i++) {
@@ -113,7 +120,7 @@ char **earlier_required(const orch_pipeline *p)
 	return ids;
 }
 
-/* --- .orch in a delivered tree ------------------------------------------------------------------------------- */
+/* --- .orch in a delivered tree --------------------------------------------------------------- */
 
 static void xml_text(struct orch_buf *xml, const char *text)
 {
@@ -193,29 +200,35 @@ static bool file_is_taken(const struct checks *checks, const char *file)
 	return false;
 }
 
-static int32_t put(const char *dir, const char *name, const void *bytes, size_t length, orch_error **reterr)
+static int32_t put(const char *dir, const char *name, const void *bytes, size_t length,
+		   orch_error **reterr)
 {
 	_cleanup_free_ char *path = path_join(dir, name);
 	return path ? tree_write_file(path, bytes, length, 0644, reterr) : orch_fail_memory(reterr);
 }
 
-/* Copies the checks' files and lists them; what collides with an earlier one gets a name of its own. */
-static int32_t join_checks(orch_pipeline *p, const char *orch_dir, const char *from_dir, const struct checks *checks,
-			   const struct checks *taken, struct orch_buf *xml, orch_error **reterr)
+/* Copies the checks' files and lists them; what collides with an earlier one gets a name of its
+ * own. */
+static int32_t join_checks(orch_pipeline *p, const char *orch_dir, const char *from_dir,
+			   const struct checks *checks, const struct checks *taken,
+			   struct orch_buf *xml, orch_error **reterr)
 {
 	for (size_t i = 0; checks && i < checks->count; i++) {
 		const struct check *check = &checks->checks[i];
 		_cleanup_free_ void *bytes = NULL;
 		size_t length = 0;
-		_cleanup_free_ char *id = id_is_taken(taken, check->id)
-						  ? orch_strdup_printf("%s-%s", check->id, p->model->run)
-						  : strdup(check->id);
-		_cleanup_free_ char *file = file_is_taken(taken, check->file)
-						    ? orch_strdup_printf("checks/%s/%s", p->model->run, check->file)
-						    : strdup(check->file);
+		_cleanup_free_ char *id =
+		    id_is_taken(taken, check->id)
+			? orch_strdup_printf("%s-%s", check->id, p->model->run)
+			: strdup(check->id);
+		_cleanup_free_ char *file =
+		    file_is_taken(taken, check->file)
+			? orch_strdup_printf("checks/%s/%s", p->model->run, check->file)
+			: strdup(check->file);
 		if (!id || !file)
 			return orch_fail_memory(reterr);
-		int32_t code = tree_read_file(from_dir, check->file, DOCUMENT_LIMIT, &bytes, &length, reterr);
+		int32_t code =
+		    tree_read_file(from_dir, check->file, DOCUMENT_LIMIT, &bytes, &length, reterr);
 		if (code == 0)
 			code = put(orch_dir, file, bytes, length, reterr);
 		if (code < 0)
@@ -239,11 +252,13 @@ static int32_t put_sealed(orch_pipeline *p, const char *orch_dir, orch_error **r
 	for (size_t i = 0; i < sizeof(documents) / sizeof(documents[0]); i++) {
 		const char *name;
 		json_t *hash;
-		json_object_foreach(json_object_get(model_seal(p->model, documents[i]), "files"), name, hash)
+		json_object_foreach(json_object_get(model_seal(p->model, documents[i]), "files"),
+				    name, hash)
 		{
 			_cleanup_free_ void *bytes = NULL;
 			size_t length = 0;
-			int32_t code = tree_read_file(p->sealed_dir, name, DOCUMENT_LIMIT, &bytes, &length, reterr);
+			int32_t code = tree_read_file(p->sealed_dir, name, DOCUMENT_LIMIT, &bytes,
+						      &length, reterr);
 			if (code == 0)
 				code = put(orch_dir, name, bytes, length, reterr);
 			if (code < 0)
@@ -258,9 +273,11 @@ static int32_t put_joined(orch_pipeline *p, const char *orch_dir, orch_error **r
 	_cleanup_buf_ struct orch_buf spec = {0}, checks = {0};
 	joined_spec(p, &spec);
 	orch_buf_puts(&checks, "<checks xmlns=\"urn:orch:checks:1\">\n");
-	int32_t code = join_checks(p, orch_dir, p->earlier_dir, p->earlier_checks, NULL, &checks, reterr);
+	int32_t code =
+	    join_checks(p, orch_dir, p->earlier_dir, p->earlier_checks, NULL, &checks, reterr);
 	if (code == 0)
-		code = join_checks(p, orch_dir, p->sealed_dir, p->checks, p->earlier_checks, &checks, reterr);
+		code = join_checks(p, orch_dir, p->sealed_dir, p->checks, p->earlier_checks,
+				   &checks, reterr);
 	orch_buf_puts(&checks, "</checks>\n");
 	if (code == 0 && (spec.failed || checks.failed))
 		return orch_fail_memory(reterr);
@@ -269,7 +286,8 @@ static int32_t put_joined(orch_pipeline *p, const char *orch_dir, orch_error **r
 	return code < 0 ? code : put(orch_dir, "checks.xml", checks.data, checks.length, reterr);
 }
 
-int32_t earlier_compose(orch_pipeline *p, const char *tree, char ret_hash[TREE_HASH_SIZE], orch_error **reterr)
+int32_t earlier_compose(orch_pipeline *p, const char *tree, char ret_hash[TREE_HASH_SIZE],
+			orch_error **reterr)
 {
 	char *dir = NULL;
 	int32_t code = seal_check(p, reterr);
@@ -279,12 +297,15 @@ int32_t earlier_compose(orch_pipeline *p, const char *tree, char ret_hash[TREE_H
 	if (code == 0 && !orch_dir)
 		code = orch_fail_memory(reterr);
 	if (code == 0)
-		code = p->earlier_checks ? put_joined(p, orch_dir, reterr) : put_sealed(p, orch_dir, reterr);
+		code = p->earlier_checks ? put_joined(p, orch_dir, reterr)
+					 : put_sealed(p, orch_dir, reterr);
 	return import_scratch(p, dir, code, ret_hash, reterr);
 }
 
-int32_t earlier_restore(orch_pipeline *p, const char *tree, char ret_hash[TREE_HASH_SIZE], orch_error **reterr)
+int32_t earlier_restore(orch_pipeline *p, const char *tree, char ret_hash[TREE_HASH_SIZE],
+			orch_error **reterr)
 {
 	/* What the run changed, on the repository as it was. */
-	return tree_merge(p->trees_dir, p->model->base_tree, p->model->repo_tree, tree, ret_hash, reterr);
+	return tree_merge(p->trees_dir, p->model->base_tree, p->model->repo_tree, tree, ret_hash,
+			  reterr);
 }

@@ -76,7 +76,8 @@ static json_t *event_new(const char *name, const json_t *record, const char *con
 	return event;
 }
 
-#define EVENT(name, ...) event_new(name, record, (const char *const[]){__VA_ARGS__, "time_ms", NULL})
+#define EVENT(name, ...)                                                                           \
+	event_new(name, record, (const char *const[]){__VA_ARGS__, "time_ms", NULL})
 
 static void emit_seal(orch_pipeline *p, const json_t *record)
 {
@@ -99,8 +100,9 @@ static void emit_answers(orch_pipeline *p, json_t *record)
 	json_t *answer;
 	json_object_foreach(json_object_get(record, "answers"), id, answer)
 	{
-		event_emit(p, json_pack("{s:s, s:s, s:O*, s:O*}", "event", "answer", "id", id, "text",
-					json_object_get(answer, "text"), "by", json_object_get(answer, "by")));
+		event_emit(p, json_pack("{s:s, s:s, s:O*, s:O*}", "event", "answer", "id", id,
+					"text", json_object_get(answer, "text"), "by",
+					json_object_get(answer, "by")));
 	}
 }
 
@@ -115,11 +117,12 @@ static void emit_task(orch_pipeline *p, const json_t *record)
 
 static void emit_attempt(orch_pipeline *p, const json_t *record)
 {
-	json_t *event = EVENT("attempt", "id", "role", "stage", "task", "attempt", "end", "message", "refused");
+	json_t *event =
+	    EVENT("attempt", "id", "role", "stage", "task", "attempt", "end", "message", "refused");
 	if (event && json_object_get(record, "end")) {
 		const json_t *attempt =
-			model_attempt(p->model, json_text(record, "role"), json_text(record, "stage"),
-				      json_text(record, "task"), (uint32_t)json_int(record, "attempt"));
+		    model_attempt(p->model, json_text(record, "role"), json_text(record, "stage"),
+				  json_text(record, "task"), (uint32_t)json_int(record, "attempt"));
 		json_object_set(event, "id", json_object_get(attempt, "id"));
 		json_t *verdict = json_object_get(attempt, "verdict");
 		if (verdict)
@@ -133,7 +136,8 @@ static void emit_attempt(orch_pipeline *p, const json_t *record)
 
 static void emit_verify(orch_pipeline *p, const json_t *record)
 {
-	json_t *event = EVENT("verify", "purpose", "task", "attempt", "tree", "all_passed", "error");
+	json_t *event =
+	    EVENT("verify", "purpose", "task", "attempt", "tree", "all_passed", "error");
 	int64_t passed = 0, failed = 0;
 	size_t i;
 	json_t *result;
@@ -163,7 +167,8 @@ void event_of_record(orch_pipeline *p, const char *kind, const json_t *record)
 	if (!strcmp(kind, "run.intake")) {
 		json_t *event = EVENT("run", "run", "idea", "description");
 		if (event)
-			json_object_set_new(event, "state", json_string(orch_run_state_name(ORCH_RUN_INTAKE)));
+			json_object_set_new(event, "state",
+					    json_string(orch_run_state_name(ORCH_RUN_INTAKE)));
 		event_emit(p, event);
 		return;
 	}
@@ -182,7 +187,9 @@ void event_of_record(orch_pipeline *p, const char *kind, const json_t *record)
 	else if (!strcmp(kind, "attempt"))
 		emit_attempt(p, record);
 	else if (!strcmp(kind, "judgement"))
-		emit_stage(p, EVENT("stage", "stage", "role", "task", "attempt", "accepted", "evidence"), "SENT_BACK");
+		emit_stage(
+		    p, EVENT("stage", "stage", "role", "task", "attempt", "accepted", "evidence"),
+		    "SENT_BACK");
 	else if (!strcmp(kind, "verify"))
 		emit_verify(p, record);
 	else if (!strcmp(kind, "merge"))

@@ -4,49 +4,50 @@
 #include "fold.h"
 
 static const char *const task_state_names[] = {
-	[TASK_PENDING] = "PENDING",     [TASK_READY] = "READY",       [TASK_LEASED] = "LEASED",
-	[TASK_RUNNING] = "RUNNING",     [TASK_SUBMITTED] = "SUBMITTED", [TASK_VERIFYING] = "VERIFYING",
-	[TASK_VERIFIED] = "VERIFIED",   [TASK_MERGED] = "MERGED",     [TASK_STALLED] = "STALLED",
-	[TASK_REJECTED] = "REJECTED",   [TASK_CONFLICT] = "CONFLICT", [TASK_BLOCKED] = "BLOCKED",
+    [TASK_PENDING] = "PENDING",	  [TASK_READY] = "READY",	  [TASK_LEASED] = "LEASED",
+    [TASK_RUNNING] = "RUNNING",	  [TASK_SUBMITTED] = "SUBMITTED", [TASK_VERIFYING] = "VERIFYING",
+    [TASK_VERIFIED] = "VERIFIED", [TASK_MERGED] = "MERGED",	  [TASK_STALLED] = "STALLED",
+    [TASK_REJECTED] = "REJECTED", [TASK_CONFLICT] = "CONFLICT",	  [TASK_BLOCKED] = "BLOCKED",
 };
 #define TASK_STATES (sizeof(task_state_names) / sizeof(task_state_names[0]))
 
 #define TO(state) (1u << (state))
 static const uint32_t task_changes[TASK_STATES] = {
-	[TASK_PENDING] = TO(TASK_READY) | TO(TASK_BLOCKED),
-	[TASK_READY] = TO(TASK_LEASED) | TO(TASK_BLOCKED),
-	/* READY again: an attempt that says nothing about the work, such as one whose coordinator died. */
-	[TASK_LEASED] = TO(TASK_RUNNING) | TO(TASK_READY) | TO(TASK_REJECTED) | TO(TASK_BLOCKED),
-	[TASK_RUNNING] = TO(TASK_SUBMITTED) | TO(TASK_READY) | TO(TASK_STALLED) | TO(TASK_REJECTED) |
-			 TO(TASK_BLOCKED),
-	[TASK_SUBMITTED] = TO(TASK_VERIFYING) | TO(TASK_REJECTED) | TO(TASK_BLOCKED),
-	[TASK_VERIFYING] = TO(TASK_VERIFIED) | TO(TASK_REJECTED) | TO(TASK_BLOCKED),
-	[TASK_VERIFIED] = TO(TASK_MERGED) | TO(TASK_REJECTED) | TO(TASK_CONFLICT) | TO(TASK_BLOCKED),
-	[TASK_MERGED] = 0,
-	[TASK_STALLED] = TO(TASK_LEASED) | TO(TASK_BLOCKED),
-	[TASK_REJECTED] = TO(TASK_LEASED) | TO(TASK_BLOCKED),
-	[TASK_CONFLICT] = TO(TASK_LEASED) | TO(TASK_BLOCKED),
-	[TASK_BLOCKED] = 0,
+    [TASK_PENDING] = TO(TASK_READY) | TO(TASK_BLOCKED),
+    [TASK_READY] = TO(TASK_LEASED) | TO(TASK_BLOCKED),
+    /* READY again: an attempt that says nothing about the work, such as one whose coordinator died.
+     */
+    [TASK_LEASED] = TO(TASK_RUNNING) | TO(TASK_READY) | TO(TASK_REJECTED) | TO(TASK_BLOCKED),
+    [TASK_RUNNING] = TO(TASK_SUBMITTED) | TO(TASK_READY) | TO(TASK_STALLED) | TO(TASK_REJECTED) |
+		     TO(TASK_BLOCKED),
+    [TASK_SUBMITTED] = TO(TASK_VERIFYING) | TO(TASK_REJECTED) | TO(TASK_BLOCKED),
+    [TASK_VERIFYING] = TO(TASK_VERIFIED) | TO(TASK_REJECTED) | TO(TASK_BLOCKED),
+    [TASK_VERIFIED] = TO(TASK_MERGED) | TO(TASK_REJECTED) | TO(TASK_CONFLICT) | TO(TASK_BLOCKED),
+    [TASK_MERGED] = 0,
+    [TASK_STALLED] = TO(TASK_LEASED) | TO(TASK_BLOCKED),
+    [TASK_REJECTED] = TO(TASK_LEASED) | TO(TASK_BLOCKED),
+    [TASK_CONFLICT] = TO(TASK_LEASED) | TO(TASK_BLOCKED),
+    [TASK_BLOCKED] = 0,
 };
 
 static const char *const run_state_names[] = {
-	[ORCH_RUN_INTAKE] = "INTAKE",       [ORCH_RUN_CLARIFY] = "CLARIFY",
-	[ORCH_RUN_FROZEN] = "FROZEN",       [ORCH_RUN_PLANNED] = "PLANNED",
-	[ORCH_RUN_EXECUTING] = "EXECUTING", [ORCH_RUN_ACCEPTING] = "ACCEPTING",
-	[ORCH_RUN_DELIVERED] = "DELIVERED", [ORCH_RUN_PARTIAL] = "PARTIAL",
-	[ORCH_RUN_ABORTED] = "ABORTED",
+    [ORCH_RUN_INTAKE] = "INTAKE",	[ORCH_RUN_CLARIFY] = "CLARIFY",
+    [ORCH_RUN_FROZEN] = "FROZEN",	[ORCH_RUN_PLANNED] = "PLANNED",
+    [ORCH_RUN_EXECUTING] = "EXECUTING", [ORCH_RUN_ACCEPTING] = "ACCEPTING",
+    [ORCH_RUN_DELIVERED] = "DELIVERED", [ORCH_RUN_PARTIAL] = "PARTIAL",
+    [ORCH_RUN_ABORTED] = "ABORTED",
 };
 #define RUN_STATES (sizeof(run_state_names) / sizeof(run_state_names[0]))
 
 #define ENDED (TO(ORCH_RUN_PARTIAL) | TO(ORCH_RUN_ABORTED))
 static const uint32_t run_changes[RUN_STATES] = {
-	[0] = TO(ORCH_RUN_INTAKE),
-	[ORCH_RUN_INTAKE] = TO(ORCH_RUN_CLARIFY) | ENDED,
-	[ORCH_RUN_CLARIFY] = TO(ORCH_RUN_FROZEN) | ENDED,
-	[ORCH_RUN_FROZEN] = TO(ORCH_RUN_PLANNED) | ENDED,
-	[ORCH_RUN_PLANNED] = TO(ORCH_RUN_EXECUTING) | ENDED,
-	[ORCH_RUN_EXECUTING] = TO(ORCH_RUN_ACCEPTING) | ENDED,
-	[ORCH_RUN_ACCEPTING] = TO(ORCH_RUN_DELIVERED) | ENDED,
+    [0] = TO(ORCH_RUN_INTAKE),
+    [ORCH_RUN_INTAKE] = TO(ORCH_RUN_CLARIFY) | ENDED,
+    [ORCH_RUN_CLARIFY] = TO(ORCH_RUN_FROZEN) | ENDED,
+    [ORCH_RUN_FROZEN] = TO(ORCH_RUN_PLANNED) | ENDED,
+    [ORCH_RUN_PLANNED] = TO(ORCH_RUN_EXECUTING) | ENDED,
+    [ORCH_RUN_EXECUTING] = TO(ORCH_RUN_ACCEPTING) | ENDED,
+    [ORCH_RUN_ACCEPTING] = TO(ORCH_RUN_DELIVERED) | ENDED,
 };
 
 const char *task_state_name(uint32_t state)
@@ -89,7 +90,8 @@ bool run_may_change(uint32_t from, uint32_t to)
 
 bool run_is_over(uint32_t state)
 {
-	return state == ORCH_RUN_DELIVERED || state == ORCH_RUN_PARTIAL || state == ORCH_RUN_ABORTED;
+	return state == ORCH_RUN_DELIVERED || state == ORCH_RUN_PARTIAL ||
+	       state == ORCH_RUN_ABORTED;
 }
 
 const char *overlay_name(uint32_t overlay)
@@ -118,14 +120,15 @@ static uint32_t overlay_by_name(const char *name)
 
 bool end_is_uncounted(const char *end)
 {
-	static const char *const ends[] = {"LOST", "QUOTA", "BUDGET", "STOPPED", "UNREACHABLE", "NO_SPACE"};
+	static const char *const ends[] = {"LOST",    "QUOTA",	     "BUDGET",
+					   "STOPPED", "UNREACHABLE", "NO_SPACE"};
 	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
 		if (!strcmp(end, ends[i]))
 			return true;
 	return false;
 }
 
-/* --- JSON helpers ------------------------------------------------------------------------------------ */
+/* --- JSON helpers ---------------------------------------------------------------------------- */
 
 const char *json_text(const json_t *object, const char *member)
 {
@@ -143,7 +146,7 @@ bool json_bool(const json_t *object, const char *member)
 	return json_is_true(json_object_get(object, member));
 }
 
-/* --- the model --------------------------------------------------------------------------------------- */
+/* --- the model ------------------------------------------------------------------------------- */
 
 int32_t model_new(struct model **ret_model, orch_error **reterr)
 {
@@ -160,8 +163,9 @@ int32_t model_new(struct model **ret_model, orch_error **reterr)
 	model->reviews = json_array();
 	model->merges = json_array();
 	model->owntests = json_array();
-	if (!model->grants || !model->recovery || !model->seals || !model->early || !model->answers || !model->attempts ||
-	    !model->verifications || !model->reviews || !model->merges || !model->owntests) {
+	if (!model->grants || !model->recovery || !model->seals || !model->early ||
+	    !model->answers || !model->attempts || !model->verifications || !model->reviews ||
+	    !model->merges || !model->owntests) {
 		model_free(model);
 		return orch_fail_memory(reterr);
 	}
@@ -189,15 +193,16 @@ struct model *model_free(struct model *model)
 	if (!model)
 		return NULL;
 	free_tasks(model->tasks, model->task_count);
-	json_t *const values[] = {model->grants,  model->channels,      model->recovery, model->seals,
-				  model->answers, model->attempts,      model->reviews,  model->merges,
-				  model->accept,  model->verifications, model->owntests, model->delivery,
-				  model->early};
+	json_t *const values[] = {
+	    model->grants,   model->channels, model->recovery, model->seals,  model->answers,
+	    model->attempts, model->reviews,  model->merges,   model->accept, model->verifications,
+	    model->owntests, model->delivery, model->early};
 	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
 		json_decref(values[i]);
-	char *const texts[] = {model->run,  model->idea,  model->repo,      model->base_rev,  model->description,
-			       model->reason, model->stop, model->close,    model->base_tree, model->repo_tree,
-			       model->base_commit, model->main_tree};
+	char *const texts[] = {model->run,	 model->idea,	     model->repo,
+			       model->base_rev,	 model->description, model->reason,
+			       model->stop,	 model->close,	     model->base_tree,
+			       model->repo_tree, model->base_commit, model->main_tree};
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		free(texts[i]);
 	free(model);
@@ -212,14 +217,16 @@ struct model_task *model_find_task(const struct model *model, const char *id)
 	return NULL;
 }
 
-static bool attempt_is_at(const json_t *attempt, const char *role, const char *stage, const char *task)
+static bool attempt_is_at(const json_t *attempt, const char *role, const char *stage,
+			  const char *task)
 {
-	return !strcmp(json_text(attempt, "role"), role) && !strcmp(json_text(attempt, "stage"), stage) &&
+	return !strcmp(json_text(attempt, "role"), role) &&
+	       !strcmp(json_text(attempt, "stage"), stage) &&
 	       !strcmp(json_text(attempt, "task"), task);
 }
 
-json_t *model_attempt(const struct model *model, const char *role, const char *stage, const char *task,
-		      uint32_t number)
+json_t *model_attempt(const struct model *model, const char *role, const char *stage,
+		      const char *task, uint32_t number)
 {
 	for (size_t i = json_array_size(model->attempts); i-- > 0;) {
 		json_t *attempt = json_array_get(model->attempts, i);
@@ -230,23 +237,26 @@ json_t *model_attempt(const struct model *model, const char *role, const char *s
 	return NULL;
 }
 
-uint32_t model_rejections(const struct model *model, const char *role, const char *stage, const char *task)
+uint32_t model_rejections(const struct model *model, const char *role, const char *stage,
+			  const char *task)
 {
 	uint32_t count = 0;
 	for (size_t i = 0; i < json_array_size(model->attempts); i++) {
 		const json_t *attempt = json_array_get(model->attempts, i);
-		if (attempt_is_at(attempt, role, stage, task) && json_is_false(json_object_get(attempt, "accepted")))
+		if (attempt_is_at(attempt, role, stage, task) &&
+		    json_is_false(json_object_get(attempt, "accepted")))
 			count++;
 	}
 	return count;
 }
 
-json_t *model_verification(const struct model *model, const char *purpose, const char *task, uint32_t attempt,
-			   const char *tree)
+json_t *model_verification(const struct model *model, const char *purpose, const char *task,
+			   uint32_t attempt, const char *tree)
 {
 	for (size_t i = json_array_size(model->verifications); i-- > 0;) {
 		json_t *record = json_array_get(model->verifications, i);
-		if (!strcmp(json_text(record, "purpose"), purpose) && !strcmp(json_text(record, "task"), task) &&
+		if (!strcmp(json_text(record, "purpose"), purpose) &&
+		    !strcmp(json_text(record, "task"), task) &&
 		    (!attempt || json_int(record, "attempt") == (int64_t)attempt) &&
 		    (!tree || !strcmp(json_text(record, "tree"), tree)))
 			return record;
@@ -271,14 +281,16 @@ bool model_answered(const struct model *model)
 	return true;
 }
 
-/* --- folding ------------------------------------------------------------------------------------------ */
+/* --- folding --------------------------------------------------------------------------------- */
 
 static int32_t corrupt(orch_error **reterr, const char *key, const char *why)
 {
-	return orch_fail(reterr, ORCH_ECORRUPT, 0, "journal", "record %s does not fit: %s", key, why);
+	return orch_fail(reterr, ORCH_ECORRUPT, 0, "journal", "record %s does not fit: %s", key,
+			 why);
 }
 
-static int32_t set_text(char **target, const json_t *record, const char *member, orch_error **reterr)
+static int32_t set_text(char **target, const json_t *record, const char *member,
+			orch_error **reterr)
 {
 	const char *text = json_string_value(json_object_get(record, member));
 	char *copy = NULL;
@@ -303,7 +315,8 @@ static void set_value(json_t **target, json_t *value)
 	*target = value;
 }
 
-static int32_t fold_intake(struct model *model, const char *key, json_t *record, orch_error **reterr)
+static int32_t fold_intake(struct model *model, const char *key, json_t *record,
+			   orch_error **reterr)
 {
 	if (model->state)
 		return corrupt(reterr, key, "the run was taken in already");
@@ -313,11 +326,11 @@ static int32_t fold_intake(struct model *model, const char *key, json_t *record,
 		const char *member;
 		size_t offset;
 	} texts[] = {
-		{"run", offsetof(struct model, run)},
-		{"idea", offsetof(struct model, idea)},
-		{"repo", offsetof(struct model, repo)},
-		{"base_rev", offsetof(struct model, base_rev)},
-		{"description", offsetof(struct model, description)},
+	    {"run", offsetof(struct model, run)},
+	    {"idea", offsetof(struct model, idea)},
+	    {"repo", offsetof(struct model, repo)},
+	    {"base_rev", offsetof(struct model, base_rev)},
+	    {"description", offsetof(struct model, description)},
 	};
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		char **target = (char **)(void *)((char *)model + texts[i].offset);
@@ -349,17 +362,20 @@ static int32_t fold_instance(struct model *model, json_t *record)
 	set_budget(&model->max_seconds, record, "max_seconds");
 	/* What an instance that died had on stays off until the new one finds it again. */
 	model->overlays &= ~ORCH_OVERLAY_RECOVERING;
-	model->active_ms += model->last_ms > model->instance_first_ms ? model->last_ms - model->instance_first_ms
-								       : 0;
+	model->active_ms += model->last_ms > model->instance_first_ms
+				? model->last_ms - model->instance_first_ms
+				: 0;
 	model->instance_first_ms = json_int(record, "time_ms");
 	return 0;
 }
 
-static int32_t fold_run_state(struct model *model, const char *key, json_t *record, orch_error **reterr)
+static int32_t fold_run_state(struct model *model, const char *key, json_t *record,
+			      orch_error **reterr)
 {
 	uint32_t state = run_state_by_name(json_text(record, "state"));
 	if (!run_may_change(model->state, state))
-		return orch_fail(reterr, ORCH_ECORRUPT, 0, "journal", "record %s does not fit: the run is %s", key,
+		return orch_fail(reterr, ORCH_ECORRUPT, 0, "journal",
+				 "record %s does not fit: the run is %s", key,
 				 orch_run_state_name(model->state));
 	if (run_is_over(state)) {
 		int32_t code = set_text(&model->reason, record, "reason", reterr);
@@ -372,7 +388,8 @@ static int32_t fold_run_state(struct model *model, const char *key, json_t *reco
 	return 0;
 }
 
-static int32_t fold_overlay(struct model *model, const char *key, json_t *record, orch_error **reterr)
+static int32_t fold_overlay(struct model *model, const char *key, json_t *record,
+			    orch_error **reterr)
 {
 	uint32_t overlay = overlay_by_name(json_text(record, "overlay"));
 	if (!overlay)
@@ -382,7 +399,8 @@ static int32_t fold_overlay(struct model *model, const char *key, json_t *record
 	else
 		model->overlays &= ~overlay;
 	if (overlay == ORCH_OVERLAY_QUOTA_WAIT)
-		model->quota_until_ms = json_bool(record, "on") ? json_int(record, "resets_at_ms") : 0;
+		model->quota_until_ms =
+		    json_bool(record, "on") ? json_int(record, "resets_at_ms") : 0;
 	return 0;
 }
 
@@ -441,21 +459,23 @@ static int32_t fold_seal(struct model *model, const char *key, json_t *record, o
 	static const struct {
 		const char *document, *role, *stage;
 	} sealed_by[] = {
-		{"questions", "planner", "clarify"},
-		{"spec", "planner", "specify"},
-		{"checks", "checker", "check"},
-		{"plan", "planner", "plan"},
+	    {"questions", "planner", "clarify"},
+	    {"spec", "planner", "specify"},
+	    {"checks", "checker", "check"},
+	    {"plan", "planner", "plan"},
 	};
 	const char *document = json_text(record, "document");
 	size_t i = 0;
-	while (i < sizeof(sealed_by) / sizeof(sealed_by[0]) && strcmp(sealed_by[i].document, document))
+	while (i < sizeof(sealed_by) / sizeof(sealed_by[0]) &&
+	       strcmp(sealed_by[i].document, document))
 		i++;
 	if (i == sizeof(sealed_by) / sizeof(sealed_by[0]))
 		return corrupt(reterr, key, "no such document");
 	if (model_seal(model, document))
 		return corrupt(reterr, key, "it is sealed already");
 	if (!strcmp(document, "plan")) {
-		int32_t code = make_tasks(json_object_get(record, "tasks"), &model->tasks, &model->task_count, reterr);
+		int32_t code = make_tasks(json_object_get(record, "tasks"), &model->tasks,
+					  &model->task_count, reterr);
 		if (code < 0)
 			return code;
 	}
@@ -468,16 +488,19 @@ static int32_t fold_seal(struct model *model, const char *key, json_t *record, o
 	return json_object_set(model->seals, document, record) < 0 ? orch_fail_memory(reterr) : 0;
 }
 
-static int32_t fold_attempt(struct model *model, const char *key, json_t *record, orch_error **reterr)
+static int32_t fold_attempt(struct model *model, const char *key, json_t *record,
+			    orch_error **reterr)
 {
 	const char *role = json_text(record, "role"), *stage = json_text(record, "stage");
 	const char *task = json_text(record, "task");
-	json_t *attempt = model_attempt(model, role, stage, task, (uint32_t)json_int(record, "attempt"));
+	json_t *attempt =
+	    model_attempt(model, role, stage, task, (uint32_t)json_int(record, "attempt"));
 	if (json_object_get(record, "id")) {
 		if (attempt)
 			return corrupt(reterr, key, "the attempt exists already");
 		json_t *copy = json_copy(record);
-		if (!copy || json_object_set(copy, "started_ms", json_object_get(record, "time_ms")) < 0 ||
+		if (!copy ||
+		    json_object_set(copy, "started_ms", json_object_get(record, "time_ms")) < 0 ||
 		    json_array_append_new(model->attempts, copy) < 0)
 			return orch_fail_memory(reterr);
 		return 0;
@@ -490,25 +513,30 @@ static int32_t fold_attempt(struct model *model, const char *key, json_t *record
 	return 0;
 }
 
-static int32_t fold_attempt_end(struct model *model, const char *key, json_t *record, orch_error **reterr)
+static int32_t fold_attempt_end(struct model *model, const char *key, json_t *record,
+				orch_error **reterr)
 {
 	int32_t code = fold_attempt(model, key, record, reterr);
 	if (code < 0 || json_object_get(record, "id"))
 		return code;
-	json_t *attempt = model_attempt(model, json_text(record, "role"), json_text(record, "stage"),
-					json_text(record, "task"), (uint32_t)json_int(record, "attempt"));
+	json_t *attempt =
+	    model_attempt(model, json_text(record, "role"), json_text(record, "stage"),
+			  json_text(record, "task"), (uint32_t)json_int(record, "attempt"));
 	json_object_set(attempt, "ended_ms", json_object_get(record, "time_ms"));
-	return json_object_set_new(attempt, "ended", json_true()) < 0 ? orch_fail_memory(reterr) : 0;
+	return json_object_set_new(attempt, "ended", json_true()) < 0 ? orch_fail_memory(reterr)
+								      : 0;
 }
 
-static int32_t fold_task_state(struct model *model, const char *key, json_t *record, orch_error **reterr)
+static int32_t fold_task_state(struct model *model, const char *key, json_t *record,
+			       orch_error **reterr)
 {
 	struct model_task *task = model_find_task(model, json_text(record, "task"));
 	if (!task)
 		return corrupt(reterr, key, "the plan has no such task");
 	uint32_t state = task_state_by_name(json_text(record, "state"));
 	if (!task_may_change(task->state, state))
-		return orch_fail(reterr, ORCH_ECORRUPT, 0, "journal", "record %s does not fit: the task is %s", key,
+		return orch_fail(reterr, ORCH_ECORRUPT, 0, "journal",
+				 "record %s does not fit: the task is %s", key,
 				 task_state_name(task->state));
 	int32_t code = 0;
 	if (state == TASK_LEASED) {
@@ -615,20 +643,20 @@ static int32_t fold_known(struct model *model, const char *kind, const char *key
 
 static bool kind_is_ours(const char *kind)
 {
-	static const char *const kinds[] = {"run.intake", "run.instance", "run.channels", "run.base",  "run.state",
-					    "run.overlay", "run.stop",    "run.close",    "recovery",  "answer",
-					    "run.answers",
-					    "seal",        "attempt",     "death",        "judgement", "task.state",
-					    "verify",      "review",      "merge",        "owntests",  "accept",
-					    "delivery"};
+	static const char *const kinds[] = {
+	    "run.intake",  "run.instance", "run.channels", "run.base", "run.state",
+	    "run.overlay", "run.stop",	   "run.close",	   "recovery", "answer",
+	    "run.answers", "seal",	   "attempt",	   "death",    "judgement",
+	    "task.state",  "verify",	   "review",	   "merge",    "owntests",
+	    "accept",	   "delivery"};
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if (!strcmp(kinds[i], kind))
 			return true;
 	return false;
 }
 
-int32_t fold_record(struct model *model, const char *kind, const char *key, const void *payload, size_t length,
-		    orch_error **reterr)
+int32_t fold_record(struct model *model, const char *kind, const char *key, const void *payload,
+		    size_t length, orch_error **reterr)
 {
 	if (!kind_is_ours(kind))
 		return 0;

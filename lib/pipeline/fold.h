@@ -3,31 +3,27 @@
 #define ORCH_FOLD_H
 
 /*
- * The model of a run: what its journal's records say, and nothing else. fold_record() is the only thing that changes
- * it, live and after a restart alike. No I/O, no clock.
+ * The model of a run: what its journal's records say, and nothing else. fold_record() is the only
+ *thing that changes it, live and after a restart alike. No I/O, no clock.
  *
  * Records (kind, key, members besides time_ms):
- *	run.intake    run/intake           run idea repo base_rev jobs max_attempts review budgets answer_timeout_ms description grants
- *	run.instance  run/instance/GEN     generation resumed, and the budgets that are set anew
- *	run.channels  run/channels         channels
- *	run.base      run/base             tree repo_tree commit deaths note
- *	run.state     run/state/STATE      state reason
- *	run.overlay   run/overlay/SEQ      overlay on reason resets_at_ms
- *	run.stop      run/stop             reason               a person's stop: ABORTED
- *	run.close     run/close            reason abort now     no new attempts: PARTIAL, or ABORTED
- *	run.answers   run/answers/SEQ      json, or accept      answers that came before their questions
- *	recovery      recovery/GEN         rows
- *	answer        answer/SEQ           answers {ID: {text, by}}
- *	seal          seal/DOCUMENT        document sha256 files attempt, and questions, requirements, checks or tasks
- *	attempt       ATTEMPT/RUNNING      id role stage task attempt tree
- *	death         ATTEMPT/DEATH        role stage task attempt end status message verdict certificate requests tokens micro_usd
- *	attempt       ATTEMPT/END          role stage task attempt end message out tree refused
- *	judgement     ATTEMPT/JUDGED       role stage task attempt accepted evidence
- *	task.state    task/T/attempt/N/S   task attempt state reason base tree evidence
- *	verify        verify/PURPOSE/T/N/H purpose task attempt tree all_passed error results certificates
- *	review        review/T/N           task attempt veto reasons
- *	merge         merge/T              task attempt tree onto verify
- *	owntests      owntests/WHICH/H     which tree status tests output certificate
+ *	run.intake    run/intake           run idea repo base_rev jobs max_attempts review budgets
+ *answer_timeout_ms description grants run.instance  run/instance/GEN     generation resumed, and
+ *the budgets that are set anew run.channels  run/channels         channels run.base      run/base
+ *tree repo_tree commit deaths note run.state     run/state/STATE      state reason run.overlay
+ *run/overlay/SEQ      overlay on reason resets_at_ms run.stop      run/stop             reason a
+ *person's stop: ABORTED run.close     run/close            reason abort now     no new attempts:
+ *PARTIAL, or ABORTED run.answers   run/answers/SEQ      json, or accept      answers that came
+ *before their questions recovery      recovery/GEN         rows answer        answer/SEQ answers
+ *{ID: {text, by}} seal          seal/DOCUMENT        document sha256 files attempt, and questions,
+ *requirements, checks or tasks attempt       ATTEMPT/RUNNING      id role stage task attempt tree
+ *	death         ATTEMPT/DEATH        role stage task attempt end status message verdict
+ *certificate requests tokens micro_usd attempt       ATTEMPT/END          role stage task attempt
+ *end message out tree refused judgement     ATTEMPT/JUDGED       role stage task attempt accepted
+ *evidence task.state    task/T/attempt/N/S   task attempt state reason base tree evidence verify
+ *verify/PURPOSE/T/N/H purpose task attempt tree all_passed error results certificates review
+ *review/T/N           task attempt veto reasons merge         merge/T              task attempt
+ *tree onto verify owntests      owntests/WHICH/H     which tree status tests output certificate
  *	accept        run/accept           tree product_tree requirements reason
  *	delivery      run/delivery         commit branch tree path deaths
  * with ATTEMPT = attempt/ROLE-STAGE-TASK/N.
@@ -75,11 +71,11 @@ struct model {
 	int64_t answer_timeout_ms;
 	json_t *grants; /* array */
 
-	uint32_t state;    /* ORCH_RUN_*; 0: no intake yet */
+	uint32_t state;	   /* ORCH_RUN_*; 0: no intake yet */
 	uint32_t overlays; /* ORCH_OVERLAY_* */
-	char *reason;      /* of the end */
-	char *stop;        /* a person's reason */
-	char *close;       /* why no new attempts are made */
+	char *reason;	   /* of the end */
+	char *stop;	   /* a person's reason */
+	char *close;	   /* why no new attempts are made */
 	bool close_abort, close_now;
 	int64_t started_ms, ended_ms;
 	int64_t quota_until_ms;
@@ -89,18 +85,19 @@ struct model {
 	uint64_t records;
 
 	char *base_tree, *repo_tree, *base_commit, *main_tree;
-	json_t *channels;  /* array or NULL */
-	json_t *recovery;  /* array of rows */
-	json_t *seals;     /* object: document -> the record */
-	json_t *early;     /* array of run.answers records */
-	json_t *answers;   /* object: id -> {text, by} */
-	json_t *attempts;  /* array, in order of their start: members of RUNNING, DEATH, END, JUDGED in one object */
+	json_t *channels; /* array or NULL */
+	json_t *recovery; /* array of rows */
+	json_t *seals;	  /* object: document -> the record */
+	json_t *early;	  /* array of run.answers records */
+	json_t *answers;  /* object: id -> {text, by} */
+	json_t *attempts; /* array, in order of their start: members of RUNNING, DEATH, END, JUDGED
+			     in one object */
 	json_t *verifications; /* array of records */
-	json_t *reviews;   /* array of records */
-	json_t *merges;    /* array of records */
-	json_t *owntests;  /* array of records */
-	json_t *accept;    /* record or NULL */
-	json_t *delivery;  /* record or NULL */
+	json_t *reviews;       /* array of records */
+	json_t *merges;	       /* array of records */
+	json_t *owntests;      /* array of records */
+	json_t *accept;	       /* record or NULL */
+	json_t *delivery;      /* record or NULL */
 	struct model_task *tasks;
 	size_t task_count;
 };
@@ -109,11 +106,11 @@ int32_t model_new(struct model **ret_model, orch_error **reterr);
 struct model *model_free(struct model *model);
 
 /*
- * Applies one record. ORCH_ECORRUPT: it is malformed, or not possible in this state (the model is unchanged then).
- * A kind that is not the pipeline's own is ignored.
+ * Applies one record. ORCH_ECORRUPT: it is malformed, or not possible in this state (the model is
+ * unchanged then). A kind that is not the pipeline's own is ignored.
  */
-int32_t fold_record(struct model *model, const char *kind, const char *key, const void *payload, size_t length,
-		    orch_error **reterr);
+int32_t fold_record(struct model *model, const char *kind, const char *key, const void *payload,
+		    size_t length, orch_error **reterr);
 
 const char *task_state_name(uint32_t state);
 /* 0 for an unknown name. */
@@ -126,20 +123,21 @@ const char *overlay_name(uint32_t overlay);
 
 struct model_task *model_find_task(const struct model *model, const char *id);
 /* Attempt `number` (0: the last) at that role, stage and task; borrowed; NULL: none. */
-json_t *model_attempt(const struct model *model, const char *role, const char *stage, const char *task,
-		      uint32_t number);
+json_t *model_attempt(const struct model *model, const char *role, const char *stage,
+		      const char *task, uint32_t number);
 /* How many were judged and not accepted. */
-uint32_t model_rejections(const struct model *model, const char *role, const char *stage, const char *task);
+uint32_t model_rejections(const struct model *model, const char *role, const char *stage,
+			  const char *task);
 /* The last verification of that kind; attempt 0 and tree NULL: any. Borrowed; NULL: none. */
-json_t *model_verification(const struct model *model, const char *purpose, const char *task, uint32_t attempt,
-			   const char *tree);
+json_t *model_verification(const struct model *model, const char *purpose, const char *task,
+			   uint32_t attempt, const char *tree);
 json_t *model_seal(const struct model *model, const char *document);
 /* True if every sealed question has an answer. */
 bool model_answered(const struct model *model);
 /* Ends that say nothing about the work: the attempt is not counted. */
 bool end_is_uncounted(const char *end);
 
-/* --- small JSON helpers --- */
+/* --- small JSON helpers ---------------------------------------------------------------------- */
 
 /* "" for a missing member. */
 const char *json_text(const json_t *object, const char *member);

@@ -4,7 +4,7 @@
 #include "pipeline-private.h"
 
 static void add(json_t *rows, const char *name, bool holds, const char *format, ...)
-	__attribute__((format(printf, 4, 5)));
+    __attribute__((format(printf, 4, 5)));
 static void add(json_t *rows, const char *name, bool holds, const char *format, ...)
 {
 	va_list arguments;
@@ -13,8 +13,8 @@ static void add(json_t *rows, const char *name, bool holds, const char *format, 
 	if (vasprintf(&detail, format, arguments) < 0)
 		detail = NULL;
 	va_end(arguments);
-	json_array_append_new(rows, json_pack("{s:s, s:b, s:o}", "name", name, "holds", holds, "detail",
-					      json_foreign(detail ? detail : "", 2000)));
+	json_array_append_new(rows, json_pack("{s:s, s:b, s:o}", "name", name, "holds", holds,
+					      "detail", json_foreign(detail ? detail : "", 2000)));
 }
 
 static const json_t *passed_on(const orch_pipeline *p, const char *task, const char *tree)
@@ -23,8 +23,9 @@ static const json_t *passed_on(const orch_pipeline *p, const char *task, const c
 	json_t *record;
 	json_array_foreach(p->model->verifications, i, record)
 	{
-		if (!strcmp(json_text(record, "task"), task) && !strcmp(json_text(record, "tree"), tree) &&
-		    !json_bool(record, "stub") && json_bool(record, "all_passed"))
+		if (!strcmp(json_text(record, "task"), task) &&
+		    !strcmp(json_text(record, "tree"), tree) && !json_bool(record, "stub") &&
+		    json_bool(record, "all_passed"))
 			return record;
 	}
 	return NULL;
@@ -43,7 +44,9 @@ static void only_the_verifier(const orch_pipeline *p, json_t *rows)
 			without++;
 	}
 	add(rows, "only a verification makes a task VERIFIED", !without,
-	    "%zu tasks were verified; %zu of them without a passed verification of the submitted tree", tasks, without);
+	    "%zu tasks were verified; %zu of them without a passed verification of the submitted "
+	    "tree",
+	    tasks, without);
 }
 
 /* The hash of what was verified is the hash of what was merged. */
@@ -56,8 +59,8 @@ static void verified_is_merged(const orch_pipeline *p, json_t *rows)
 		if (!passed_on(p, json_text(merge, "task"), json_text(merge, "tree")))
 			other++;
 	}
-	add(rows, "the verified tree is the merged tree", !other, "%zu merges, %zu of a tree that was not verified", i,
-	    other);
+	add(rows, "the verified tree is the merged tree", !other,
+	    "%zu merges, %zu of a tree that was not verified", i, other);
 }
 
 static void accepted_is_delivered(const orch_pipeline *p, json_t *rows)
@@ -72,8 +75,11 @@ static void accepted_is_delivered(const orch_pipeline *p, json_t *rows)
 	orch_error *error = NULL;
 	bool stored = tree_verify(p->trees_dir, tree, &error) == 0;
 	bool whole = p->model->state != ORCH_RUN_DELIVERED || json_bool(accept, "all_passed");
-	add(rows, "the accepted tree is the delivered tree", accept && stored && whole, "tree %.16s: %s%s%s", tree,
-	    !accept ? "no verification of it is recorded" : whole ? "verified as delivered" : "a check failed on it",
+	add(rows, "the accepted tree is the delivered tree", accept && stored && whole,
+	    "tree %.16s: %s%s%s", tree,
+	    !accept ? "no verification of it is recorded"
+	    : whole ? "verified as delivered"
+		    : "a check failed on it",
 	    stored ? "" : "; ", stored ? "" : orch_error_message(error));
 	orch_error_free(error);
 }
@@ -82,8 +88,9 @@ static void seals_unchanged(orch_pipeline *p, json_t *rows)
 {
 	orch_error *error = NULL;
 	bool holds = seal_check(p, &error) == 0;
-	add(rows, "specification, checks and plan are unchanged since sealing", holds, "%s%zu documents",
-	    holds ? "hashes compared again: " : orch_error_message(error), json_object_size(p->model->seals));
+	add(rows, "specification, checks and plan are unchanged since sealing", holds,
+	    "%s%zu documents", holds ? "hashes compared again: " : orch_error_message(error),
+	    json_object_size(p->model->seals));
 	orch_error_free(error);
 }
 
@@ -104,7 +111,8 @@ static void no_survivor(const orch_pipeline *p, json_t *rows)
 			other++;
 	}
 	add(rows, "no process survives an attempt", !other,
-	    "%zu attempts: %zu with certificate DEAD, %zu never started, %zu lost with the coordinator (no certificate), %zu "
+	    "%zu attempts: %zu with certificate DEAD, %zu never started, %zu lost with the "
+	    "coordinator (no certificate), %zu "
 	    "not proved",
 	    i, dead, none, lost, other);
 }
@@ -115,15 +123,19 @@ static void within_budget(orch_pipeline *p, json_t *rows)
 	struct spending spent;
 	orch_error *error = NULL;
 	if (run_spending(p->journal, &spent, &error) < 0) {
-		add(rows, "spent at most the cap and one call in flight", false, "%s", orch_error_message(error));
+		add(rows, "spent at most the cap and one call in flight", false, "%s",
+		    orch_error_message(error));
 		orch_error_free(error);
 		return;
 	}
-	bool holds = (!model->max_requests || spent.requests <= model->max_requests + 1) &&
-		     (!model->max_tokens || spent.tokens <= model->max_tokens + spent.largest_tokens) &&
-		     (!model->max_micro_usd || spent.micro_usd <= model->max_micro_usd + spent.largest_micro_usd);
+	bool holds =
+	    (!model->max_requests || spent.requests <= model->max_requests + 1) &&
+	    (!model->max_tokens || spent.tokens <= model->max_tokens + spent.largest_tokens) &&
+	    (!model->max_micro_usd ||
+	     spent.micro_usd <= model->max_micro_usd + spent.largest_micro_usd);
 	add(rows, "spent at most the cap and one call in flight", holds,
-	    "%llu requests (cap %llu), %llu tokens (cap %llu), %llu micro-USD (cap %llu); a cap of 0 is none",
+	    "%llu requests (cap %llu), %llu tokens (cap %llu), %llu micro-USD (cap %llu); a cap of "
+	    "0 is none",
 	    (unsigned long long)spent.requests, (unsigned long long)model->max_requests,
 	    (unsigned long long)spent.tokens, (unsigned long long)model->max_tokens,
 	    (unsigned long long)spent.micro_usd, (unsigned long long)model->max_micro_usd);
@@ -151,10 +163,14 @@ static void operations_known(orch_pipeline *p, json_t *rows)
 {
 	struct operations operations = {0};
 	orch_error *error = NULL;
-	bool read = orch_journal_each(p->journal, "notify.", count_operation, &operations, &error) == 0;
-	add(rows, "every operation with an effect outside has a known outcome", read && !operations.unknown,
-	    "%s%zu operations: %zu done, %zu known not to have happened, %zu unknown or with a person",
-	    orch_error_message(error), operations.all, operations.confirmed, operations.failed, operations.unknown);
+	bool read =
+	    orch_journal_each(p->journal, "notify.", count_operation, &operations, &error) == 0;
+	add(rows, "every operation with an effect outside has a known outcome",
+	    read && !operations.unknown,
+	    "%s%zu operations: %zu done, %zu known not to have happened, %zu unknown or with a "
+	    "person",
+	    orch_error_message(error), operations.all, operations.confirmed, operations.failed,
+	    operations.unknown);
 	orch_error_free(error);
 }
 
@@ -181,15 +197,19 @@ static void checks_can_fail(const orch_pipeline *p, json_t *rows)
 	const json_t *base = model_verification(p->model, "base", NO_TASK, attempt, NULL);
 	const json_t *stub = model_verification(p->model, "stub", NO_TASK, attempt, NULL);
 	size_t count = json_array_size(json_object_get(seal, "checks"));
-	bool complete = base && stub && json_array_size(json_object_get(base, "results")) == count &&
+	bool complete = base && stub &&
+			json_array_size(json_object_get(base, "results")) == count &&
 			json_array_size(json_object_get(stub, "results")) == count;
 	size_t good = not_failed(base) + not_failed(stub);
 	add(rows, "every check failed on the base tree and on the stub", complete && !good,
 	    "%zu checks; %zu results on base and stub, %zu of them no failure", count,
-	    json_array_size(json_object_get(base, "results")) + json_array_size(json_object_get(stub, "results")), good);
+	    json_array_size(json_object_get(base, "results")) +
+		json_array_size(json_object_get(stub, "results")),
+	    good);
 }
 
-/* A product and its check never share a uid, where the host has uids to give (an ordinary user has one). */
+/* A product and its check never share a uid, where the host has uids to give (an ordinary user has
+ * one). */
 static void checks_apart(const orch_pipeline *p, json_t *rows)
 {
 	size_t i, k, runs = 0, same = 0;
@@ -198,14 +218,16 @@ static void checks_apart(const orch_pipeline *p, json_t *rows)
 	{
 		json_array_foreach(json_object_get(record, "results"), k, result)
 		{
-			int64_t check = json_int(result, "check_uid"), product = json_int(result, "product_uid");
+			int64_t check = json_int(result, "check_uid"),
+				product = json_int(result, "product_uid");
 			if (json_bool(record, "stub") || !product)
 				continue;
 			runs++;
 			same += check == product && geteuid() == 0;
 		}
 	}
-	add(rows, "checks run apart from the product", !same, "%zu runs, %zu with the product's uid%s", runs, same,
+	add(rows, "checks run apart from the product", !same,
+	    "%zu runs, %zu with the product's uid%s", runs, same,
 	    geteuid() == 0 ? "" : " (an ordinary user has one uid; the namespaces are apart)");
 }
 
@@ -214,8 +236,8 @@ static void chain(orch_pipeline *p, json_t *rows)
 	uint64_t records = 0;
 	orch_error *error = NULL;
 	bool holds = orch_journal_verify(p->journal, &records, &error) == 0;
-	add(rows, "the journal's hash chain is whole", holds, "%llu records%s%s", (unsigned long long)records,
-	    holds ? "" : ": ", holds ? "" : orch_error_message(error));
+	add(rows, "the journal's hash chain is whole", holds, "%llu records%s%s",
+	    (unsigned long long)records, holds ? "" : ": ", holds ? "" : orch_error_message(error));
 	orch_error_free(error);
 }
 

@@ -94,13 +94,14 @@ void judge_drop_all(orch_pipeline *p)
 
 bool judge_in_flight(const orch_pipeline *p, const char *purpose, const char *task)
 {
-	for (const struct judgement *judgement = p->judgements; judgement; judgement = judgement->next)
+	for (const struct judgement *judgement = p->judgements; judgement;
+	     judgement = judgement->next)
 		if (!strcmp(judgement->purpose, purpose) && !strcmp(judgement->task, task))
 			return true;
 	return false;
 }
 
-/* --- results ---------------------------------------------------------------------------------------------- */
+/* --- results --------------------------------------------------------------------------------- */
 
 static const char *verdict_name(uint32_t verdict)
 {
@@ -127,23 +128,28 @@ static const struct check *find_check(const struct checks *checks, const char *i
 static void add_certificate(json_t *array, const char *check, const char *what, const char *text)
 {
 	if (text)
-		json_array_append_new(array, json_pack("{s:s, s:s, s:o}", "check", check, "of", what, "text",
-						       json_foreign(text, CERTIFICATE_LIMIT)));
+		json_array_append_new(array,
+				      json_pack("{s:s, s:s, s:o}", "check", check, "of", what,
+						"text", json_foreign(text, CERTIFICATE_LIMIT)));
 }
 
-static void add_result(struct judgement *judgement, const struct set *set, const struct check_result *result)
+static void add_result(struct judgement *judgement, const struct set *set,
+		       const struct check_result *result)
 {
 	const struct check *check = find_check(set->checks, result->check_id);
 	json_array_append_new(
-		judgement->results,
-		json_pack("{s:s, s:s, s:b, s:b, s:s, s:i, s:i, s:o, s:I, s:I, s:I}", "check", result->check_id,
-			  "requirement", check ? check->requirement : "", "hidden", check && check->hidden, "earlier",
-			  set->earlier, "verdict", verdict_name(result->verdict), "passed", (int)result->passed, "failed",
-			  (int)result->failed, "detail", json_foreign(result->detail ? result->detail : "", DETAIL_LIMIT),
-			  "ms", (json_int_t)result->duration_ms, "check_uid", (json_int_t)result->check_uid,
-			  "product_uid", (json_int_t)result->product_uid));
+	    judgement->results,
+	    json_pack("{s:s, s:s, s:b, s:b, s:s, s:i, s:i, s:o, s:I, s:I, s:I}", "check",
+		      result->check_id, "requirement", check ? check->requirement : "", "hidden",
+		      check && check->hidden, "earlier", set->earlier, "verdict",
+		      verdict_name(result->verdict), "passed", (int)result->passed, "failed",
+		      (int)result->failed, "detail",
+		      json_foreign(result->detail ? result->detail : "", DETAIL_LIMIT), "ms",
+		      (json_int_t)result->duration_ms, "check_uid", (json_int_t)result->check_uid,
+		      "product_uid", (json_int_t)result->product_uid));
 	add_certificate(judgement->certificates, result->check_id, "check", result->check_death);
-	add_certificate(judgement->certificates, result->check_id, "product", result->product_death);
+	add_certificate(judgement->certificates, result->check_id, "product",
+			result->product_death);
 	if (result->verdict == VERDICT_ERROR)
 		judgement->infrastructure = true;
 	if (result->verdict != VERDICT_PASS)
@@ -184,24 +190,25 @@ static void take_result(struct judgement *judgement, const struct verify_result 
 		judgement->all_passed = false;
 }
 
-/* --- running ---------------------------------------------------------------------------------------------- */
+/* --- running --------------------------------------------------------------------------------- */
 
 static void judgement_over(struct judgement *judgement)
 {
 	orch_pipeline *p = judgement->pipeline;
 	orch_error *error = NULL;
-	/* Not the product's fault, and not recorded as such: it is verified again when there is room. */
+	/* Not the product's fault, and not recorded as such: it is verified again when there is
+	 * room. */
 	if (judgement->infrastructure && workspace_check_room(p, &error) < 0) {
 		pipeline_fail(p, error);
 		return;
 	}
-	json_t *record = json_pack("{s:s, s:s, s:I, s:s, s:b, s:b, s:s*, s:O, s:O}", "purpose", judgement->purpose, "task",
-				   judgement->task, "attempt", (json_int_t)judgement->attempt, "tree", judgement->tree,
-				   "stub", judgement->stub, "all_passed", judgement->all_passed, "error",
-				   judgement->error, "results", judgement->results, "certificates",
-				   judgement->certificates);
-	run_store(p, "verify", record, "verify/%s/%s/%u/%.16s", judgement->purpose, judgement->task, judgement->attempt,
-	      judgement->tree);
+	json_t *record = json_pack(
+	    "{s:s, s:s, s:I, s:s, s:b, s:b, s:s*, s:O, s:O}", "purpose", judgement->purpose, "task",
+	    judgement->task, "attempt", (json_int_t)judgement->attempt, "tree", judgement->tree,
+	    "stub", judgement->stub, "all_passed", judgement->all_passed, "error", judgement->error,
+	    "results", judgement->results, "certificates", judgement->certificates);
+	run_store(p, "verify", record, "verify/%s/%s/%u/%.16s", judgement->purpose, judgement->task,
+		  judgement->attempt, judgement->tree);
 	judgement_unlink(judgement);
 	judgement_free(judgement);
 	pipeline_schedule(p);
@@ -259,22 +266,23 @@ static void run_set(struct judgement *judgement)
 	_cleanup_free_ char *work_dir = orch_strdup_printf("%s/verify-%s", p->work_dir, random);
 	orch_error *error = NULL;
 	struct verify_opts opts = {
-		.trees_dir = p->trees_dir,
-		.tree_hash = judgement->stub ? tree_empty_hash : judgement->tree,
-		.sealed_dir = set->sealed_dir,
-		.work_dir = work_dir,
-		.spec = set->spec,
-		.checks = set->checks,
-		.check_ids = (const char *const *)set->check_ids,
-		.stub = judgement->stub,
+	    .trees_dir = p->trees_dir,
+	    .tree_hash = judgement->stub ? tree_empty_hash : judgement->tree,
+	    .sealed_dir = set->sealed_dir,
+	    .work_dir = work_dir,
+	    .spec = set->spec,
+	    .checks = set->checks,
+	    .check_ids = (const char *const *)set->check_ids,
+	    .stub = judgement->stub,
 	};
 	int32_t code = seal_check(p, &error);
 	if (code < 0) {
 		pipeline_fail(p, error);
 		return;
 	}
-	code = work_dir ? verify_start(p->ctx, &opts, on_verified, judgement, &judgement->verify, &error)
-			: orch_fail_memory(&error);
+	code = work_dir
+		   ? verify_start(p->ctx, &opts, on_verified, judgement, &judgement->verify, &error)
+		   : orch_fail_memory(&error);
 	if (code < 0) {
 		set_error(judgement, orch_error_message(error));
 		orch_error_free(error);
@@ -282,8 +290,9 @@ static void run_set(struct judgement *judgement)
 	}
 }
 
-static struct judgement *judgement_new(orch_pipeline *p, const char *purpose, const char *task, uint32_t attempt,
-				       const char *tree, const struct judge_set *sets, size_t set_count, bool stub)
+static struct judgement *judgement_new(orch_pipeline *p, const char *purpose, const char *task,
+				       uint32_t attempt, const char *tree,
+				       const struct judge_set *sets, size_t set_count, bool stub)
 {
 	struct judgement *judgement = calloc(1, sizeof(*judgement));
 	if (!judgement)
@@ -296,9 +305,10 @@ static struct judgement *judgement_new(orch_pipeline *p, const char *purpose, co
 	judgement->stub = stub;
 	judgement->results = json_array();
 	judgement->certificates = json_array();
-	bool complete = judgement->purpose && judgement->task && judgement->tree && judgement->results &&
-			judgement->certificates &&
-			orch_source_timer(p->ctx, -1, on_timer, judgement, &judgement->timer, NULL) == 0;
+	bool complete =
+	    judgement->purpose && judgement->task && judgement->tree && judgement->results &&
+	    judgement->certificates &&
+	    orch_source_timer(p->ctx, -1, on_timer, judgement, &judgement->timer, NULL) == 0;
 	for (size_t i = 0; complete && i < set_count; i++) {
 		struct set *set = &judgement->sets[judgement->set_count++];
 		set->spec = sets[i].spec;
@@ -315,14 +325,16 @@ static struct judgement *judgement_new(orch_pipeline *p, const char *purpose, co
 	return NULL;
 }
 
-void judge_start(orch_pipeline *p, const char *purpose, const char *task, uint32_t attempt, const char *tree,
-		 const struct judge_set *sets, size_t set_count, bool stub, struct checks *candidate)
+void judge_start(orch_pipeline *p, const char *purpose, const char *task, uint32_t attempt,
+		 const char *tree, const struct judge_set *sets, size_t set_count, bool stub,
+		 struct checks *candidate)
 {
 	if (judge_in_flight(p, purpose, task)) {
 		checks_free(candidate);
 		return;
 	}
-	struct judgement *judgement = judgement_new(p, purpose, task, attempt, tree, sets, set_count, stub);
+	struct judgement *judgement =
+	    judgement_new(p, purpose, task, attempt, tree, sets, set_count, stub);
 	if (!judgement) {
 		orch_error *error = NULL;
 		checks_free(candidate);
@@ -336,13 +348,16 @@ void judge_start(orch_pipeline *p, const char *purpose, const char *task, uint32
 	begin_try(judgement);
 }
 
-size_t judge_sets(const orch_pipeline *p, char *const *ids, struct judge_set sets[2], char ***ret_earlier_ids)
+size_t judge_sets(const orch_pipeline *p, char *const *ids, struct judge_set sets[2],
+		  char ***ret_earlier_ids)
 {
 	size_t count = 0;
 	*ret_earlier_ids = earlier_required(p);
 	if (!ids || ids[0])
-		sets[count++] = (struct judge_set){
-			.spec = p->spec, .checks = p->checks, .sealed_dir = p->sealed_dir, .check_ids = ids};
+		sets[count++] = (struct judge_set){.spec = p->spec,
+						   .checks = p->checks,
+						   .sealed_dir = p->sealed_dir,
+						   .check_ids = ids};
 	if (*ret_earlier_ids && (*ret_earlier_ids)[0])
 		sets[count++] = (struct judge_set){.spec = p->spec,
 						   .checks = p->earlier_checks,
@@ -352,18 +367,20 @@ size_t judge_sets(const orch_pipeline *p, char *const *ids, struct judge_set set
 	return count;
 }
 
-/* --- what may be told ------------------------------------------------------------------------------------- */
+/* --- what may be told ------------------------------------------------------------------------ */
 
 static char *result_text(const json_t *result, bool hidden)
 {
-	const char *requirement = json_text(result, "requirement"), *verdict = json_text(result, "verdict");
+	const char *requirement = json_text(result, "requirement"),
+		   *verdict = json_text(result, "verdict");
 	const char *earlier = json_bool(result, "earlier") ? "an earlier requirement, " : "";
 	if (json_bool(result, "hidden") && !hidden)
 		return orch_strdup_printf("%s%s: a hidden check failed", earlier, requirement);
-	return orch_strdup_printf("%s%s: check %s: %s (%lld points ok, %lld not ok)%s%s", earlier, requirement,
-				  json_text(result, "check"), verdict, (long long)json_int(result, "passed"),
-				  (long long)json_int(result, "failed"), json_text(result, "detail")[0] ? ": " : "",
-				  json_text(result, "detail"));
+	return orch_strdup_printf(
+	    "%s%s: check %s: %s (%lld points ok, %lld not ok)%s%s", earlier, requirement,
+	    json_text(result, "check"), verdict, (long long)json_int(result, "passed"),
+	    (long long)json_int(result, "failed"), json_text(result, "detail")[0] ? ": " : "",
+	    json_text(result, "detail"));
 }
 
 json_t *judge_evidence(const json_t *verification, bool hidden)

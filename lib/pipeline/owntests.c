@@ -8,9 +8,9 @@
 #include "pipeline-private.h"
 
 /*
- * The tests that an existing repository has of its own. They run inside the product's sandbox, so they are the
- * product's word about itself: good for "no worse than before", not as a proof. What runs is the tests' folder of the base
- * tree, whatever became of it since.
+ * The tests that an existing repository has of its own. They run inside the product's sandbox, so
+ * they are the product's word about itself: good for "no worse than before", not as a proof. What
+ * runs is the tests' folder of the base tree, whatever became of it since.
  */
 
 #define OWN_TESTS_TIMEOUT_MS 120000
@@ -18,7 +18,7 @@
 #define OUTPUT_SHOWN 4000
 
 struct own_tests {
-	unsigned references; /* the pipeline's, and one for each callback that may still come */
+	unsigned references;	 /* the pipeline's, and one for each callback that may still come */
 	orch_pipeline *pipeline; /* NULL: dropped */
 	char *which, *tree, *dir, *data;
 	orch_sandbox *sandbox;
@@ -60,13 +60,14 @@ json_t *own_tests_result(const orch_pipeline *p, const char *which, const char *
 {
 	for (size_t i = json_array_size(p->model->owntests); i-- > 0;) {
 		json_t *record = json_array_get(p->model->owntests, i);
-		if (!strcmp(json_text(record, "which"), which) && !strcmp(json_text(record, "tree"), tree))
+		if (!strcmp(json_text(record, "which"), which) &&
+		    !strcmp(json_text(record, "tree"), tree))
 			return record;
 	}
 	return NULL;
 }
 
-/* --- object ------------------------------------------------------------------------------------------------- */
+/* --- object ---------------------------------------------------------------------------------- */
 
 static void own_tests_unref(void *object)
 {
@@ -75,7 +76,7 @@ static void own_tests_unref(void *object)
 		return;
 	orch_close_fd(&tests->output_fd);
 	orch_buf_free(&tests->text);
-	char *const texts[] = {tests->which, tests->tree,    tests->dir,  tests->data,
+	char *const texts[] = {tests->which, tests->tree,    tests->dir,	tests->data,
 			       tests->error, tests->verdict, tests->certificate};
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		free(texts[i]);
@@ -108,7 +109,7 @@ void own_tests_drop(orch_pipeline *p)
 	p->own_tests = NULL;
 }
 
-/* --- the end -------------------------------------------------------------------------------------------------- */
+/* --- the end --------------------------------------------------------------------------------- */
 
 /* unittest's last lines: "Ran N tests in ..." */
 static long tests_run(const char *text)
@@ -128,11 +129,13 @@ static void own_tests_over(struct own_tests *tests)
 	const char *tail = length > OUTPUT_SHOWN ? text + length - OUTPUT_SHOWN : text;
 	bool dead = tests->verdict && !strcmp(tests->verdict, "DEAD");
 	json_t *record = json_pack(
-		"{s:s, s:s, s:i, s:I, s:b, s:s*, s:o, s:o}", "which", tests->which, "tree", tests->tree, "status",
-		tests->exited ? (int)tests->status : -1, "tests", (json_int_t)tests_run(text), "passed",
-		tests->exited && tests->status == 0 && !tests->timed_out && dead && tests_run(text) > 0, "error",
-		tests->timed_out ? "they took too long" : tests->error, "output", json_foreign(tail, OUTPUT_SHOWN),
-		"certificate", json_foreign(tests->certificate ? tests->certificate : "", OUTPUT_SHOWN));
+	    "{s:s, s:s, s:i, s:I, s:b, s:s*, s:o, s:o}", "which", tests->which, "tree", tests->tree,
+	    "status", tests->exited ? (int)tests->status : -1, "tests", (json_int_t)tests_run(text),
+	    "passed",
+	    tests->exited && tests->status == 0 && !tests->timed_out && dead && tests_run(text) > 0,
+	    "error", tests->timed_out ? "they took too long" : tests->error, "output",
+	    json_foreign(tail, OUTPUT_SHOWN), "certificate",
+	    json_foreign(tests->certificate ? tests->certificate : "", OUTPUT_SHOWN));
 	run_store(p, "owntests", record, "owntests/%s/%.16s", tests->which, tests->tree);
 	own_tests_drop(p);
 	pipeline_schedule(p);
@@ -154,7 +157,8 @@ static void stop(struct own_tests *tests, const char *error)
 	if (error && !tests->error)
 		tests->error = strdup(error);
 	orch_scope *scope = tests->sandbox ? orch_sandbox_scope(tests->sandbox) : NULL;
-	if (!scope || orch_scope_stop(scope, NULL, on_death, own_tests_ref(tests), own_tests_unref, NULL) < 0) {
+	if (!scope || orch_scope_stop(scope, NULL, on_death, own_tests_ref(tests), own_tests_unref,
+				      NULL) < 0) {
 		tests->verdict = strdup("NOT_STARTED");
 		orch_source_timer_set(tests->timer, 0);
 	}
@@ -204,12 +208,13 @@ static void on_proc(void *userdata, orch_proc *proc, uint32_t event)
 	}
 }
 
-/* --- the start ------------------------------------------------------------------------------------------------- */
+/* --- the start ------------------------------------------------------------------------------- */
 
 static int32_t spawn(struct own_tests *tests, orch_error **reterr)
 {
 	const char *folder = tests_folder(tests->pipeline);
-	const char *const argv[] = {"python3", "-m", "unittest", "discover", "-s", folder, "-t", ".", NULL};
+	const char *const argv[] = {"python3", "-m", "unittest", "discover", "-s",
+				    folder,    "-t", ".",	 NULL};
 	const char *const envp[] = {"PYTHONDONTWRITEBYTECODE=1", "DATA=/data", NULL};
 	int fds[2];
 	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
@@ -218,7 +223,8 @@ static int32_t spawn(struct own_tests *tests, orch_error **reterr)
 	/* The writer is a program that does not expect a non-blocking stdout. */
 	fcntl(write_end, F_SETFL, 0);
 	tests->output_fd = fds[0];
-	int32_t code = orch_source_io(tests->pipeline->ctx, fds[0], ORCH_IO_READ, on_output, tests, &tests->output, reterr);
+	int32_t code = orch_source_io(tests->pipeline->ctx, fds[0], ORCH_IO_READ, on_output, tests,
+				      &tests->output, reterr);
 	if (code < 0)
 		return code;
 	struct orch_proc_opts opts;
@@ -252,7 +258,7 @@ static void on_started(void *userdata, orch_sandbox *sandbox, const orch_error *
 static int32_t lay_out(orch_pipeline *p, struct own_tests *tests, orch_error **reterr)
 {
 	const char *folder = tests_folder(p);
-	_cleanup_free_ char *base = orch_strdup_printf("%s/own-base", p->work_dir);
+	_cleanup_free_ char *base = orch_strdup_printf("%s/own-earlier-tests", p->work_dir);
 	_cleanup_free_ char *old = path_join(base ? base : "", folder);
 	_cleanup_free_ char *new = path_join(tests->dir, folder);
 	if (!base || !old || !new)
@@ -280,15 +286,19 @@ static int32_t begin(orch_pipeline *p, struct own_tests *tests, orch_error **ret
 	opts.label = "own tests";
 	int32_t code = lay_out(p, tests, reterr);
 	if (code == 0)
-		code = orch_source_timer(p->ctx, OWN_TESTS_TIMEOUT_MS, on_timer, tests, &tests->timer, reterr);
+		code = orch_source_timer(p->ctx, OWN_TESTS_TIMEOUT_MS, on_timer, tests,
+					 &tests->timer, reterr);
 	if (code == 0)
 		code = orch_sandbox_new(p->ctx, &opts, &tests->sandbox, reterr);
 	if (code == 0)
-		code = orch_sandbox_add_path(tests->sandbox, tests->dir, "/product", ORCH_PATH_READ | ORCH_PATH_EXEC, reterr);
+		code = orch_sandbox_add_path(tests->sandbox, tests->dir, "/product",
+					     ORCH_PATH_READ | ORCH_PATH_EXEC, reterr);
 	if (code == 0)
-		code = orch_sandbox_add_path(tests->sandbox, tests->data, "/data", ORCH_PATH_OWN, reterr);
+		code = orch_sandbox_add_path(tests->sandbox, tests->data, "/data", ORCH_PATH_OWN,
+					     reterr);
 	if (code == 0)
-		code = orch_sandbox_start(tests->sandbox, on_started, own_tests_ref(tests), own_tests_unref, reterr);
+		code = orch_sandbox_start(tests->sandbox, on_started, own_tests_ref(tests),
+					  own_tests_unref, reterr);
 	return code;
 }
 
@@ -311,8 +321,9 @@ void own_tests_start(orch_pipeline *p, const char *which, const char *tree)
 	tests->dir = orch_strdup_printf("%s/own-%s", p->work_dir, which);
 	tests->data = orch_strdup_printf("%s/own-%s.data", p->work_dir, which);
 	p->own_tests = tests;
-	int32_t code = tests->which && tests->tree && tests->dir && tests->data ? begin(p, tests, &error)
-										 : orch_fail_memory(&error);
+	int32_t code = tests->which && tests->tree && tests->dir && tests->data
+			   ? begin(p, tests, &error)
+			   : orch_fail_memory(&error);
 	if (code < 0)
 		pipeline_fail(p, error);
 }

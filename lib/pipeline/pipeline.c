@@ -35,8 +35,8 @@ void pipeline_fail(orch_pipeline *p, orch_error *error)
 		return;
 	}
 	p->failure = error;
-	orch_ctx_logf(p->ctx, ORCH_LOG_ERROR, "run %s can not go on: %s", p->model->run ? p->model->run : "?",
-		      orch_error_message(error));
+	orch_ctx_logf(p->ctx, ORCH_LOG_ERROR, "run %s can not go on: %s",
+		      p->model->run ? p->model->run : "?", orch_error_message(error));
 	/* In the next turn: the caller may be inside what is dropped. */
 	pipeline_schedule(p);
 }
@@ -47,7 +47,7 @@ void pipeline_schedule(orch_pipeline *p)
 		orch_source_timer_set(p->step_timer, 0);
 }
 
-/* --- handle ------------------------------------------------------------------------------------------ */
+/* --- handle ---------------------------------------------------------------------------------- */
 
 static void pipeline_free(void *object)
 {
@@ -76,10 +76,11 @@ static void pipeline_free(void *object)
 	json_decref(p->grants);
 	json_decref(p->early_answers);
 	orch_error_free(p->failure);
-	char *const texts[] = {p->idea,       p->repo_dir,    p->base_rev,     p->description,  p->state_dir,
-			       p->schema_dir, p->trees_dir,   p->sealed_dir,   p->work_dir,     p->attempts_dir,
-			       p->report_dir, p->product_dir, p->staging_dir,  p->report_path,  p->product_path,
-			       p->earlier_dir, p->earlier_note, p->integrating, p->product_tree};
+	char *const texts[] = {p->idea,		p->repo_dir,	 p->base_rev,	  p->description,
+			       p->state_dir,	p->schema_dir,	 p->trees_dir,	  p->sealed_dir,
+			       p->work_dir,	p->attempts_dir, p->report_dir,	  p->product_dir,
+			       p->staging_dir,	p->report_path,	 p->product_path, p->earlier_dir,
+			       p->earlier_note, p->integrating,	 p->product_tree};
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		free(texts[i]);
 	orch_ctx *ctx = p->ctx;
@@ -87,8 +88,8 @@ static void pipeline_free(void *object)
 	orch_ctx_unref(ctx);
 }
 
-int32_t orch_pipeline_new(orch_ctx *ctx, const struct orch_pipeline_opts *opts, orch_pipeline **ret_pipeline,
-			  orch_error **reterr)
+int32_t orch_pipeline_new(orch_ctx *ctx, const struct orch_pipeline_opts *opts,
+			  orch_pipeline **ret_pipeline, orch_error **reterr)
 {
 	struct orch_pipeline_opts known;
 	int32_t code = orch_ctx_check(ctx, reterr);
@@ -105,7 +106,8 @@ int32_t orch_pipeline_new(orch_ctx *ctx, const struct orch_pipeline_opts *opts, 
 	p->ctx = orch_ctx_ref(ctx);
 	p->grants = json_array();
 	p->early_answers = json_array();
-	code = p->grants && p->early_answers ? model_new(&p->model, reterr) : orch_fail_memory(reterr);
+	code =
+	    p->grants && p->early_answers ? model_new(&p->model, reterr) : orch_fail_memory(reterr);
 	if (code == 0)
 		code = orch_source_timer(ctx, -1, step_once, p, &p->step_timer, reterr);
 	if (code == 0)
@@ -148,8 +150,9 @@ static int32_t check_not_started(orch_pipeline *p, const char *what, orch_error 
 {
 	int32_t code = check(p, reterr);
 	if (code == 0 && p->started)
-		return orch_fail(reterr, ORCH_ESTATE, 0, NULL,
-				 "the run was started already: set its %s before orch_pipeline_start()", what);
+		return orch_fail(
+		    reterr, ORCH_ESTATE, 0, NULL,
+		    "the run was started already: set its %s before orch_pipeline_start()", what);
 	return code;
 }
 
@@ -163,21 +166,24 @@ orch_journal *orch_pipeline_journal(orch_pipeline *p)
 	return p ? p->journal : NULL;
 }
 
-int32_t orch_pipeline_set_executor(orch_pipeline *p, uint32_t role, orch_executor *executor, orch_error **reterr)
+int32_t orch_pipeline_set_executor(orch_pipeline *p, uint32_t role, orch_executor *executor,
+				   orch_error **reterr)
 {
 	int32_t code = check_not_started(p, "executors", reterr);
 	if (code < 0)
 		return code;
 	if (role > ORCH_ROLE_REVIEWER || !executor)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "role %u %s", role,
-				 executor ? "does not exist: 0 is all, then ORCH_ROLE_*" : "has no executor");
+				 executor ? "does not exist: 0 is all, then ORCH_ROLE_*"
+					  : "has no executor");
 	orch_executor_ref(executor);
 	orch_executor_unref(p->executors[role]);
 	p->executors[role] = executor;
 	return 0;
 }
 
-int32_t orch_pipeline_allow(orch_pipeline *p, const struct orch_grant_opts *grant, orch_error **reterr)
+int32_t orch_pipeline_allow(orch_pipeline *p, const struct orch_grant_opts *grant,
+			    orch_error **reterr)
 {
 	int32_t code = check_not_started(p, "allowed operations", reterr);
 	if (code < 0)
@@ -188,18 +194,21 @@ int32_t orch_pipeline_allow(orch_pipeline *p, const struct orch_grant_opts *gran
 	if (code < 0)
 		return code;
 	if (!known.operation || !known.operation[0])
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "orch_grant_opts.operation is missing");
-	/* A task's announcement must have somewhere to go, or its principal would be refused in the middle of the run. */
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_grant_opts.operation is missing");
+	/* A task's announcement must have somewhere to go, or its principal would be refused in the
+	 * middle of the run. */
 	if (!strcmp(known.operation, "notify.send") && (!known.url || !known.url[0]))
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "a grant for notify.send needs a url");
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "a grant for notify.send needs a url");
 	json_t *row = grant_json(&known);
 	if (!row || json_array_append_new(p->grants, row) < 0)
 		return orch_fail_memory(reterr);
 	return 0;
 }
 
-int32_t orch_pipeline_on_event(orch_pipeline *p, orch_pipeline_event_fn fn, void *userdata, orch_destroy_fn destroy,
-			       orch_error **reterr)
+int32_t orch_pipeline_on_event(orch_pipeline *p, orch_pipeline_event_fn fn, void *userdata,
+			       orch_destroy_fn destroy, orch_error **reterr)
 {
 	int32_t code = check(p, reterr);
 	if (code < 0) {
@@ -235,7 +244,8 @@ static bool run_is_done(void *userdata)
 	return (p->over || p->waits_for_person) && !p->events;
 }
 
-int32_t orch_pipeline_run(orch_pipeline *p, int64_t timeout_ms, uint32_t *ret_state, orch_error **reterr)
+int32_t orch_pipeline_run(orch_pipeline *p, int64_t timeout_ms, uint32_t *ret_state,
+			  orch_error **reterr)
 {
 	int32_t code = check(p, reterr);
 	if (code == 0 && !p->started)
@@ -250,7 +260,8 @@ int32_t orch_pipeline_run(orch_pipeline *p, int64_t timeout_ms, uint32_t *ret_st
 			*reterr = orch_error_copy(p->failure);
 	} else if (code == 0 && !p->over) {
 		code = orch_fail(reterr, ORCH_ENEEDHUMAN, 0, NULL,
-				 "the run waits for answers: fill in %s/questions.json as {\"answers\":{ID:TEXT}} and "
+				 "the run waits for answers: fill in %s/questions.json as "
+				 "{\"answers\":{ID:TEXT}} and "
 				 "resume with it, or accept the recommended answers",
 				 p->state_dir);
 	} else if (code == 0 && ret_state) {
@@ -260,7 +271,7 @@ int32_t orch_pipeline_run(orch_pipeline *p, int64_t timeout_ms, uint32_t *ret_st
 	return code;
 }
 
-/* --- answers, stop ------------------------------------------------------------------------------------ */
+/* --- answers, stop --------------------------------------------------------------------------- */
 
 static int32_t check_answerable(orch_pipeline *p, orch_error **reterr)
 {
@@ -289,7 +300,9 @@ int32_t orch_pipeline_answer(orch_pipeline *p, const char *json, size_t length, 
 	if (p->started)
 		return stage_answer(p, json, length, reterr);
 	json_t *text = json_stringn(json, length);
-	return text && json_array_append_new(p->early_answers, text) == 0 ? 0 : orch_fail_memory(reterr);
+	return text && json_array_append_new(p->early_answers, text) == 0
+		   ? 0
+		   : orch_fail_memory(reterr);
 }
 
 int32_t orch_pipeline_accept_recommended(orch_pipeline *p, orch_error **reterr)
@@ -309,19 +322,21 @@ int32_t orch_pipeline_stop(orch_pipeline *p, const char *reason, orch_error **re
 	if (code < 0)
 		return code;
 	if (!p->model->state)
-		return orch_fail(reterr, ORCH_ESTATE, 0, NULL, "there is no run yet that could be stopped");
+		return orch_fail(reterr, ORCH_ESTATE, 0, NULL,
+				 "there is no run yet that could be stopped");
 	if (run_is_over(p->model->state) || p->model->stop)
 		return 0;
-	code = run_record(p, "run.stop",
-			    json_pack("{s:o}", "reason",
-				      json_foreign(reason && reason[0] ? reason : "stopped by the user", 4000)),
-			    reterr, "run/stop");
+	code = run_record(
+	    p, "run.stop",
+	    json_pack("{s:o}", "reason",
+		      json_foreign(reason && reason[0] ? reason : "stopped by the user", 4000)),
+	    reterr, "run/stop");
 	if (code == 0)
 		pipeline_schedule(p);
 	return code;
 }
 
-/* --- what can be seen --------------------------------------------------------------------------------- */
+/* --- what can be seen ------------------------------------------------------------------------ */
 
 uint32_t orch_pipeline_state(const orch_pipeline *p)
 {

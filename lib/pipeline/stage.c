@@ -3,7 +3,7 @@
 
 #include "pipeline-private.h"
 
-/* --- sending an answer back ------------------------------------------------------------------------------- */
+/* --- sending an answer back ------------------------------------------------------------------ */
 
 /* One reason per line. */
 static json_t *reasons_of(const char *text)
@@ -22,14 +22,17 @@ static json_t *reasons_of(const char *text)
 /* `reasons` is taken over. */
 static void send_back(orch_pipeline *p, const json_t *attempt, json_t *reasons)
 {
-	json_t *evidence = json_pack("{s:O*, s:s, s:o}", "attempt", json_object_get(attempt, "attempt"), "result",
-				     "sent back", "reasons", reasons);
-	run_store(p, "judgement",
-	      json_pack("{s:O*, s:O*, s:O*, s:O*, s:b, s:o}", "role", json_object_get(attempt, "role"), "stage",
-			json_object_get(attempt, "stage"), "task", json_object_get(attempt, "task"), "attempt",
-			json_object_get(attempt, "attempt"), "accepted", 0, "evidence", evidence),
-	      "attempt/%s-%s-%s/%lld/JUDGED", json_text(attempt, "role"), json_text(attempt, "stage"),
-	      json_text(attempt, "task"), (long long)json_int(attempt, "attempt"));
+	json_t *evidence =
+	    json_pack("{s:O*, s:s, s:o}", "attempt", json_object_get(attempt, "attempt"), "result",
+		      "sent back", "reasons", reasons);
+	run_store(
+	    p, "judgement",
+	    json_pack("{s:O*, s:O*, s:O*, s:O*, s:b, s:o}", "role",
+		      json_object_get(attempt, "role"), "stage", json_object_get(attempt, "stage"),
+		      "task", json_object_get(attempt, "task"), "attempt",
+		      json_object_get(attempt, "attempt"), "accepted", 0, "evidence", evidence),
+	    "attempt/%s-%s-%s/%lld/JUDGED", json_text(attempt, "role"), json_text(attempt, "stage"),
+	    json_text(attempt, "task"), (long long)json_int(attempt, "attempt"));
 }
 
 /* An error of the answer is sent back; one of this host ends the instance. Frees the error. */
@@ -49,7 +52,7 @@ static void answer_failed(orch_pipeline *p, const json_t *attempt, orch_error *e
 	}
 }
 
-/* --- judging answers ------------------------------------------------------------------------------------- */
+/* --- judging answers ------------------------------------------------------------------------- */
 
 static int32_t take_questions(orch_pipeline *p, const json_t *attempt, orch_error **reterr)
 {
@@ -76,9 +79,11 @@ static int32_t refuse_taken_ids(orch_pipeline *p, const struct spec *spec, orch_
 		for (size_t k = 0; k < p->earlier_spec->requirement_count; k++)
 			if (!strcmp(spec->requirements[i].id, p->earlier_spec->requirements[k].id))
 				return orch_fail(reterr, ORCH_EPARSE, 0, NULL,
-						 "spec.xml: requirement id %s is that of an earlier requirement (%s): "
+						 "spec.xml: requirement id %s is that of an "
+						 "earlier requirement (%s): "
 						 "take new ids after the highest of those",
-						 spec->requirements[i].id, p->earlier_spec->requirements[k].title);
+						 spec->requirements[i].id,
+						 p->earlier_spec->requirements[k].title);
 	return 0;
 }
 
@@ -102,16 +107,18 @@ static int32_t take_spec(orch_pipeline *p, const json_t *attempt, orch_error **r
 	return 0;
 }
 
-static int32_t read_checks(orch_pipeline *p, const json_t *attempt, void **ret_bytes, size_t *ret_length,
-			   struct checks **ret_checks, orch_error **reterr)
+static int32_t read_checks(orch_pipeline *p, const json_t *attempt, void **ret_bytes,
+			   size_t *ret_length, struct checks **ret_checks, orch_error **reterr)
 {
 	int32_t code = workspace_answer(p, attempt, "checks.xml", ret_bytes, ret_length, reterr);
 	if (code == 0)
-		code = checks_parse(p->schema_dir, "checks.xml", *ret_bytes, *ret_length, p->spec, ret_checks, reterr);
+		code = checks_parse(p->schema_dir, "checks.xml", *ret_bytes, *ret_length, p->spec,
+				    ret_checks, reterr);
 	for (size_t i = 0; code == 0 && i < (*ret_checks)->count; i++) {
 		_cleanup_free_ void *content = NULL;
 		size_t length = 0;
-		code = workspace_answer(p, attempt, (*ret_checks)->checks[i].file, &content, &length, reterr);
+		code = workspace_answer(p, attempt, (*ret_checks)->checks[i].file, &content,
+					&length, reterr);
 	}
 	if (code < 0)
 		*ret_checks = checks_free(*ret_checks);
@@ -119,26 +126,29 @@ static int32_t read_checks(orch_pipeline *p, const json_t *attempt, void **ret_b
 }
 
 /* Shows on the base tree (or the stub) that every check can fail. */
-static int32_t try_checks(orch_pipeline *p, const json_t *attempt, const char *purpose, bool stub, orch_error **reterr)
+static int32_t try_checks(orch_pipeline *p, const json_t *attempt, const char *purpose, bool stub,
+			  orch_error **reterr)
 {
 	_cleanup_free_ void *bytes = NULL;
 	_cleanup_free_ char *dir = path_join(p->trees_dir, json_text(attempt, "out"));
 	size_t length = 0;
 	struct checks *checks = NULL;
-	int32_t code = dir ? read_checks(p, attempt, &bytes, &length, &checks, reterr) : orch_fail_memory(reterr);
+	int32_t code = dir ? read_checks(p, attempt, &bytes, &length, &checks, reterr)
+			   : orch_fail_memory(reterr);
 	if (code < 0)
 		return code;
 	const struct judge_set set = {.spec = p->spec, .checks = checks, .sealed_dir = dir};
-	judge_start(p, purpose, NO_TASK, (uint32_t)json_int(attempt, "attempt"), p->model->base_tree, &set, 1, stub,
-		    checks);
+	judge_start(p, purpose, NO_TASK, (uint32_t)json_int(attempt, "attempt"),
+		    p->model->base_tree, &set, 1, stub, checks);
 	return 0;
 }
 
 static void add_not_failing(json_t *reasons, const json_t *verification, const char *where)
 {
 	if (json_text(verification, "error")[0]) {
-		_cleanup_free_ char *text = orch_strdup_printf("the checks could not be run against %s: %s", where,
-							       json_text(verification, "error"));
+		_cleanup_free_ char *text =
+		    orch_strdup_printf("the checks could not be run against %s: %s", where,
+				       json_text(verification, "error"));
 		json_array_append_new(reasons, json_string(text ? text : where));
 	}
 	size_t i;
@@ -148,12 +158,14 @@ static void add_not_failing(json_t *reasons, const json_t *verification, const c
 		const char *verdict = json_text(result, "verdict");
 		_cleanup_free_ char *text = NULL;
 		if (!strcmp(verdict, "pass"))
-			text = orch_strdup_printf(
-				"check %s of %s passes against %s: it tests nothing that the product must add",
-				json_text(result, "check"), json_text(result, "requirement"), where);
+			text = orch_strdup_printf("check %s of %s passes against %s: it tests "
+						  "nothing that the product must add",
+						  json_text(result, "check"),
+						  json_text(result, "requirement"), where);
 		else if (!strcmp(verdict, "error"))
-			text = orch_strdup_printf("check %s could not be run against %s: %s", json_text(result, "check"),
-						  where, json_text(result, "detail"));
+			text = orch_strdup_printf("check %s could not be run against %s: %s",
+						  json_text(result, "check"), where,
+						  json_text(result, "detail"));
 		if (text)
 			json_array_append_new(reasons, json_string(text));
 	}
@@ -172,7 +184,8 @@ static int32_t take_checks(orch_pipeline *p, const json_t *attempt, orch_error *
 	if (code < 0 || !base || !stub)
 		return code;
 	json_t *reasons = json_array();
-	add_not_failing(reasons, base, p->model->repo ? "the product as it was" : "an empty product");
+	add_not_failing(reasons, base,
+			p->model->repo ? "the product as it was" : "an empty product");
 	add_not_failing(reasons, stub, "a stub that answers everything with 200");
 	if (json_array_size(reasons)) {
 		send_back(p, attempt, reasons);
@@ -204,8 +217,10 @@ static int32_t refuse_unverifiable(const struct plan *plan, orch_error **reterr)
 	for (size_t i = 0; i < plan->count; i++) {
 		const struct task_plan *task = &plan->tasks[i];
 		if (!task->requirements || !task->requirements[0])
-			return orch_fail(reterr, ORCH_EPARSE, 0, NULL,
-					 "plan.xml: task %s has no requirement: nothing would verify it", task->id);
+			return orch_fail(
+			    reterr, ORCH_EPARSE, 0, NULL,
+			    "plan.xml: task %s has no requirement: nothing would verify it",
+			    task->id);
 	}
 	return 0;
 }
@@ -217,8 +232,8 @@ static int32_t take_plan(orch_pipeline *p, const json_t *attempt, orch_error **r
 	struct plan *plan = NULL;
 	int32_t code = workspace_answer(p, attempt, "plan.xml", &bytes, &length, reterr);
 	if (code == 0)
-		code = plan_parse(p->schema_dir, "plan.xml", bytes, length, p->spec, p->checks, operation_allowed, p, &plan,
-				  reterr);
+		code = plan_parse(p->schema_dir, "plan.xml", bytes, length, p->spec, p->checks,
+				  operation_allowed, p, &plan, reterr);
 	if (code == 0)
 		code = refuse_unverifiable(plan, reterr);
 	if (code == 0)
@@ -231,16 +246,17 @@ static int32_t take_plan(orch_pipeline *p, const json_t *attempt, orch_error **r
 	return 0;
 }
 
-/* --- one stage ------------------------------------------------------------------------------------------- */
+/* --- one stage ------------------------------------------------------------------------------- */
 
 static void block_stage(orch_pipeline *p, const char *stage, const json_t *attempt)
 {
 	const json_t *reasons = json_object_get(json_object_get(attempt, "evidence"), "reasons");
 	const char *last = json_string_value(json_array_get(reasons, 0));
-	_cleanup_free_ char *reason = orch_strdup_printf("%s is BLOCKED after %u attempts: %s", stage,
-							 p->model->max_attempts, last ? last : json_text(attempt, "message"));
-	event_emit(p, json_pack("{s:s, s:s, s:s, s:s*}", "event", "stage", "stage", stage, "state", "BLOCKED", "reason",
-				reason));
+	_cleanup_free_ char *reason =
+	    orch_strdup_printf("%s is BLOCKED after %u attempts: %s", stage, p->model->max_attempts,
+			       last ? last : json_text(attempt, "message"));
+	event_emit(p, json_pack("{s:s, s:s, s:s, s:s*}", "event", "stage", "stage", stage, "state",
+				"BLOCKED", "reason", reason));
 	run_close(p, true, false, reason ? reason : stage);
 }
 
@@ -250,7 +266,8 @@ static bool has_no_answer(orch_pipeline *p, const json_t *attempt)
 	const char *end = json_text(attempt, "end");
 	if (strcmp(end, "STALLED") && strcmp(end, "TIMED_OUT") && strcmp(end, "FAILED"))
 		return false;
-	_cleanup_free_ char *reason = orch_strdup_printf("the executor ended as %s: %s", end, json_text(attempt, "message"));
+	_cleanup_free_ char *reason =
+	    orch_strdup_printf("the executor ended as %s: %s", end, json_text(attempt, "message"));
 	json_t *reasons = json_array();
 	json_array_append_new(reasons, json_foreign(reason, 4000));
 	send_back(p, attempt, reasons);
@@ -263,7 +280,8 @@ static void stage_run(orch_pipeline *p, uint32_t role, const char *stage,
 	const json_t *attempt = model_attempt(p->model, role_name(role), stage, NO_TASK, 0);
 	if (attempt && !json_bool(attempt, "ended"))
 		return;
-	if (attempt && !json_object_get(attempt, "accepted") && !end_is_uncounted(json_text(attempt, "end"))) {
+	if (attempt && !json_object_get(attempt, "accepted") &&
+	    !end_is_uncounted(json_text(attempt, "end"))) {
 		orch_error *error = NULL;
 		if (!has_no_answer(p, attempt) && take(p, attempt, &error) < 0)
 			answer_failed(p, attempt, error);
@@ -274,12 +292,13 @@ static void stage_run(orch_pipeline *p, uint32_t role, const char *stage,
 		return;
 	}
 	if (step_may_start_attempt(p)) {
-		event_emit(p, json_pack("{s:s, s:s, s:s}", "event", "stage", "stage", stage, "state", "RUNNING"));
+		event_emit(p, json_pack("{s:s, s:s, s:s}", "event", "stage", "stage", stage,
+					"state", "RUNNING"));
 		attempt_start(p, role, stage, NO_TASK, p->model->base_tree);
 	}
 }
 
-/* --- questions and answers --------------------------------------------------------------------------------- */
+/* --- questions and answers ------------------------------------------------------------------- */
 
 static int32_t record_answers(orch_pipeline *p, json_t *answers, orch_error **reterr)
 {
@@ -287,8 +306,9 @@ static int32_t record_answers(orch_pipeline *p, json_t *answers, orch_error **re
 		json_decref(answers);
 		return 0;
 	}
-	int32_t code = run_record(p, "answer", json_pack("{s:o}", "answers", answers), reterr, "answer/%llu",
-				    (unsigned long long)orch_journal_sequence(p->journal) + 1);
+	int32_t code =
+	    run_record(p, "answer", json_pack("{s:o}", "answers", answers), reterr, "answer/%llu",
+		       (unsigned long long)orch_journal_sequence(p->journal) + 1);
 	p->waits_for_person = false;
 	if (code == 0)
 		pipeline_schedule(p);
@@ -296,8 +316,8 @@ static int32_t record_answers(orch_pipeline *p, json_t *answers, orch_error **re
 }
 
 /*
- * Answers for the questions that are open. `given`: what the user said (NULL: nothing). The rest takes the recommendation,
- * but for what only a person may decide.
+ * Answers for the questions that are open. `given`: what the user said (NULL: nothing). The rest
+ * takes the recommendation, but for what only a person may decide.
  */
 static json_t *resolve_answers(orch_pipeline *p, const json_t *given, const char *rest_by)
 {
@@ -308,10 +328,12 @@ static json_t *resolve_answers(orch_pipeline *p, const json_t *given, const char
 		if (json_object_get(p->model->answers, question->id))
 			continue;
 		if (text[0])
-			json_object_set_new(answers, question->id, json_pack("{s:s, s:s}", "text", text, "by", "user"));
-		else if (!question->needs_person)
 			json_object_set_new(answers, question->id,
-					    json_pack("{s:s, s:s}", "text", question->recommended, "by", rest_by));
+					    json_pack("{s:s, s:s}", "text", text, "by", "user"));
+		else if (!question->needs_person)
+			json_object_set_new(
+			    answers, question->id,
+			    json_pack("{s:s, s:s}", "text", question->recommended, "by", rest_by));
 	}
 	return answers;
 }
@@ -319,8 +341,10 @@ static json_t *resolve_answers(orch_pipeline *p, const json_t *given, const char
 int32_t stage_answer(orch_pipeline *p, const char *json, size_t length, orch_error **reterr)
 {
 	if (!p->questions)
-		return run_record(p, "run.answers", json_pack("{s:o}", "json", json_stringn(json, length)), reterr,
-				    "run/answers/%llu", (unsigned long long)orch_journal_sequence(p->journal) + 1);
+		return run_record(p, "run.answers",
+				  json_pack("{s:o}", "json", json_stringn(json, length)), reterr,
+				  "run/answers/%llu",
+				  (unsigned long long)orch_journal_sequence(p->journal) + 1);
 	json_t *given = NULL;
 	int32_t code = answers_parse("answers.json", json, length, p->questions, &given, reterr);
 	if (code < 0)
@@ -333,12 +357,14 @@ int32_t stage_answer(orch_pipeline *p, const char *json, size_t length, orch_err
 int32_t stage_accept_recommended(orch_pipeline *p, const char *by, orch_error **reterr)
 {
 	if (!p->questions)
-		return run_record(p, "run.answers", json_pack("{s:b}", "accept", 1), reterr, "run/answers/%llu",
-				    (unsigned long long)orch_journal_sequence(p->journal) + 1);
+		return run_record(p, "run.answers", json_pack("{s:b}", "accept", 1), reterr,
+				  "run/answers/%llu",
+				  (unsigned long long)orch_journal_sequence(p->journal) + 1);
 	return record_answers(p, resolve_answers(p, NULL, by), reterr);
 }
 
-/* Answers that were handed in before anybody knew the questions: ids that do not exist are nobody's. */
+/* Answers that were handed in before anybody knew the questions: ids that do not exist are
+ * nobody's. */
 static bool apply_early(orch_pipeline *p, orch_error **reterr)
 {
 	if (!json_array_size(p->model->early) || json_object_size(p->model->answers))
@@ -352,8 +378,8 @@ static bool apply_early(orch_pipeline *p, orch_error **reterr)
 		if (json_bool(row, "accept"))
 			rest_by = "user";
 		json_t *answers = NULL, *text = json_object_get(row, "json");
-		if (text && answers_parse("answers.json", json_string_value(text), json_string_length(text), NULL, &answers,
-					  NULL) == 0) {
+		if (text && answers_parse("answers.json", json_string_value(text),
+					  json_string_length(text), NULL, &answers, NULL) == 0) {
 			json_object_update(given, answers);
 			json_decref(answers);
 		}
@@ -385,7 +411,8 @@ static void wait_for_answers(orch_pipeline *p)
 		return;
 	}
 	int64_t timeout_ms = p->model->answer_timeout_ms;
-	int64_t left_ms = timeout_ms < 0 ? -1 : p->model->questions_ms + timeout_ms - orch_realtime_ms();
+	int64_t left_ms =
+	    timeout_ms < 0 ? -1 : p->model->questions_ms + timeout_ms - orch_realtime_ms();
 	/* A clock that was set back does not make the user wait longer than was said. */
 	if (left_ms > timeout_ms)
 		left_ms = timeout_ms;
@@ -400,7 +427,9 @@ static void wait_for_answers(orch_pipeline *p)
 		step_wake_in(p, left_ms);
 	if (p->waits_for_person)
 		run_overlay(p, ORCH_OVERLAY_NEEDS_HUMAN, true,
-			      persons ? "a question that is never answered by default is open" : "questions are open", 0);
+			    persons ? "a question that is never answered by default is open"
+				    : "questions are open",
+			    0);
 }
 
 /* What the later roles and the user read; made again from the records if it is lost. */
@@ -417,7 +446,8 @@ static int32_t write_answers(orch_pipeline *p, orch_error **reterr)
 	_cleanup_free_ char *text = document ? json_dumps(document, JSON_INDENT(2)) : NULL;
 	_cleanup_free_ char *path = path_join(p->state_dir, "answers.json");
 	json_decref(document);
-	return text && path ? tree_write_file(path, text, strlen(text), 0600, reterr) : orch_fail_memory(reterr);
+	return text && path ? tree_write_file(path, text, strlen(text), 0600, reterr)
+			    : orch_fail_memory(reterr);
 }
 
 void stage_clarify(orch_pipeline *p)
@@ -438,22 +468,26 @@ void stage_clarify(orch_pipeline *p)
 		return;
 	}
 	orch_error *error = NULL;
-	if (!model_attempt(p->model, "planner", "specify", NO_TASK, 0) && write_answers(p, &error) < 0) {
+	if (!model_attempt(p->model, "planner", "specify", NO_TASK, 0) &&
+	    write_answers(p, &error) < 0) {
 		pipeline_fail(p, error);
 		return;
 	}
 	stage_run(p, ORCH_ROLE_PLANNER, "specify", take_spec);
 }
 
-/* --- frozen ---------------------------------------------------------------------------------------------- */
+/* --- frozen ---------------------------------------------------------------------------------- */
 
 /* Which of the earlier checks pass on the base tree: those must go on passing. */
 static bool earlier_is_known(orch_pipeline *p)
 {
-	if (!p->earlier_checks || model_verification(p->model, "earlier", NO_TASK, 0, p->model->base_tree))
+	if (!p->earlier_checks ||
+	    model_verification(p->model, "earlier", NO_TASK, 0, p->model->base_tree))
 		return true;
-	const struct judge_set set = {
-		.spec = p->spec, .checks = p->earlier_checks, .sealed_dir = p->earlier_dir, .earlier = true};
+	const struct judge_set set = {.spec = p->spec,
+				      .checks = p->earlier_checks,
+				      .sealed_dir = p->earlier_dir,
+				      .earlier = true};
 	judge_start(p, "earlier", NO_TASK, 0, p->model->base_tree, &set, 1, false, NULL);
 	return false;
 }

@@ -34,16 +34,19 @@ static int64_t time_left_ms(const orch_pipeline *p)
 bool step_may_start_attempt(const orch_pipeline *p)
 {
 	return !p->failure && !p->model->stop && !p->model->close &&
-	       !(p->model->overlays & ORCH_OVERLAY_QUOTA_WAIT) && orch_monotonic_us() >= p->not_before_us;
+	       !(p->model->overlays & ORCH_OVERLAY_QUOTA_WAIT) &&
+	       orch_monotonic_us() >= p->not_before_us;
 }
 
-/* --- the provider ------------------------------------------------------------------------------------- */
+/* --- the provider ---------------------------------------------------------------------------- */
 
-void step_on_operation(void *userdata, orch_principal *principal, const char *operation, uint32_t event,
-		       const char *code, int32_t http_status, int64_t quota_resets_at_ms)
+void step_on_operation(void *userdata, orch_principal *principal, const char *operation,
+		       uint32_t event, const char *code, int32_t http_status,
+		       int64_t quota_resets_at_ms)
 {
 	orch_pipeline *p = userdata;
-	attempt_operation(p, principal, operation, event, code ? code : "", http_status, quota_resets_at_ms);
+	attempt_operation(p, principal, operation, event, code ? code : "", http_status,
+			  quota_resets_at_ms);
 	pipeline_schedule(p);
 }
 
@@ -63,8 +66,8 @@ static void check_unreachable(orch_pipeline *p)
 	}
 	if (misses < UNREACHABLE_LIMIT)
 		return;
-	_cleanup_free_ char *reason =
-		orch_strdup_printf("the provider can not be used: %s (tried %d times)", message, UNREACHABLE_LIMIT);
+	_cleanup_free_ char *reason = orch_strdup_printf(
+	    "the provider can not be used: %s (tried %d times)", message, UNREACHABLE_LIMIT);
 	run_close(p, false, false, reason ? reason : "the provider can not be used");
 }
 
@@ -75,9 +78,11 @@ static void check_quota(orch_pipeline *p)
 	int64_t wait_ms = p->model->quota_until_ms - orch_realtime_ms();
 	int64_t left_ms = time_left_ms(p);
 	if (wait_ms <= 0)
-		run_overlay(p, ORCH_OVERLAY_QUOTA_WAIT, false, "the quota was to be reset by now", 0);
+		run_overlay(p, ORCH_OVERLAY_QUOTA_WAIT, false, "the quota was to be reset by now",
+			    0);
 	else if (left_ms >= 0 && wait_ms > left_ms)
-		run_close(p, false, true, "the provider's quota is reset only after the run's time is over");
+		run_close(p, false, true,
+			  "the provider's quota is reset only after the run's time is over");
 	else
 		step_wake_in(p, wait_ms < 60000 ? wait_ms : 60000);
 }
@@ -96,7 +101,7 @@ static void check_time(orch_pipeline *p)
 	run_close(p, false, true, reason ? reason : "time over");
 }
 
-/* --- closing ------------------------------------------------------------------------------------------ */
+/* --- closing --------------------------------------------------------------------------------- */
 
 static bool in_flight(const orch_pipeline *p)
 {
@@ -129,10 +134,11 @@ static void step_closed(orch_pipeline *p)
 	judge_drop_all(p);
 	p->git = git_job_free(p->git);
 	if (!p->attempts)
-		run_enter(p, p->model->close_abort ? ORCH_RUN_ABORTED : ORCH_RUN_PARTIAL, p->model->close);
+		run_enter(p, p->model->close_abort ? ORCH_RUN_ABORTED : ORCH_RUN_PARTIAL,
+			  p->model->close);
 }
 
-/* --- execute ------------------------------------------------------------------------------------------ */
+/* --- execute --------------------------------------------------------------------------------- */
 
 static bool tasks_are_over(const orch_pipeline *p)
 {
@@ -170,15 +176,18 @@ static void step_executing(orch_pipeline *p)
 	}
 	_cleanup_free_ char *reason = blocked_reason(p);
 	run_enter(p, ORCH_RUN_PARTIAL,
-			p->model->close ? p->model->close : reason ? reason : "no task was merged");
+		  p->model->close ? p->model->close
+		  : reason	  ? reason
+				  : "no task was merged");
 }
 
-/* --- intake ------------------------------------------------------------------------------------------- */
+/* --- intake ---------------------------------------------------------------------------------- */
 
-static json_t *base_record(const char *tree, const char *repo_tree, const char *commit, const char *deaths)
+static json_t *base_record(const char *tree, const char *repo_tree, const char *commit,
+			   const char *deaths)
 {
-	return json_pack("{s:s, s:s*, s:s*, s:o}", "tree", tree, "repo_tree", repo_tree, "commit", commit, "deaths",
-			 json_foreign(deaths, 20000));
+	return json_pack("{s:s, s:s*, s:s*, s:o}", "tree", tree, "repo_tree", repo_tree, "commit",
+			 commit, "deaths", json_foreign(deaths, 20000));
 }
 
 /* A repository that can not be used ends the run; a full disk only the instance. */
@@ -189,13 +198,13 @@ static void import_failed(orch_pipeline *p, const orch_error *error)
 		pipeline_fail(p, orch_error_copy(error));
 		return;
 	}
-	_cleanup_free_ char *reason =
-		orch_strdup_printf("the repository could not be imported: %s", orch_error_message(error));
+	_cleanup_free_ char *reason = orch_strdup_printf("the repository could not be imported: %s",
+							 orch_error_message(error));
 	run_close(p, true, true, reason ? reason : "the repository could not be imported");
 }
 
-static void on_imported(void *userdata, const char *tree_hash, const char *commit, const char *deaths,
-			const orch_error *error)
+static void on_imported(void *userdata, const char *tree_hash, const char *commit,
+			const char *deaths, const orch_error *error)
 {
 	orch_pipeline *p = userdata;
 	orch_error *stripping = NULL;
@@ -227,15 +236,16 @@ static void step_intake(orch_pipeline *p)
 	} else if (!p->git) {
 		int32_t code = tree_remove(p->staging_dir, &error);
 		if (code == 0)
-			code = repo_import_start(p->ctx, p->model->repo, p->model->base_rev, p->staging_dir, p->trees_dir,
-						 on_imported, p, &p->git, &error);
+			code = repo_import_start(p->ctx, p->model->repo, p->model->base_rev,
+						 p->staging_dir, p->trees_dir, on_imported, p,
+						 &p->git, &error);
 		if (code < 0)
 			import_failed(p, error);
 		orch_error_free(error);
 	}
 }
 
-/* --- one step ----------------------------------------------------------------------------------------- */
+/* --- one step -------------------------------------------------------------------------------- */
 
 static void step_failed(orch_pipeline *p)
 {
@@ -248,7 +258,8 @@ static void step_failed(orch_pipeline *p)
 	p->over = true;
 	event_emit(p, json_pack("{s:s, s:s, s:o, s:s, s:s}", "event", "end", "state",
 				orch_run_state_name(orch_pipeline_state(p)), "reason",
-				json_foreign(orch_error_message(p->failure), 4000), "report", "", "product", ""));
+				json_foreign(orch_error_message(p->failure), 4000), "report", "",
+				"product", ""));
 }
 
 static void step_state(orch_pipeline *p)

@@ -5,9 +5,11 @@
 #include "pipeline-private.h"
 #include "verify-text.h"
 
-static int32_t record_at(orch_pipeline *p, const char *kind, json_t *payload, const char *key, orch_error **reterr)
+static int32_t record_at(orch_pipeline *p, const char *kind, json_t *payload, const char *key,
+			 orch_error **reterr)
 {
-	if (!payload || json_object_set_new(payload, "time_ms", json_integer(orch_realtime_ms())) < 0)
+	if (!payload ||
+	    json_object_set_new(payload, "time_ms", json_integer(orch_realtime_ms())) < 0)
 		return orch_fail_memory(reterr);
 	_cleanup_free_ char *text = json_dumps(payload, JSON_COMPACT | JSON_SORT_KEYS);
 	if (!text)
@@ -35,7 +37,7 @@ static int32_t record_list(orch_pipeline *p, const char *kind, json_t *payload, 
 }
 
 int32_t run_record(orch_pipeline *p, const char *kind, json_t *payload, orch_error **reterr,
-		     const char *key_format, ...)
+		   const char *key_format, ...)
 {
 	va_list arguments;
 	va_start(arguments, key_format);
@@ -68,8 +70,8 @@ static int32_t load_one(void *userdata, orch_action *action)
 	const void *payload = orch_action_request(action, &length);
 	if (!payload)
 		payload = orch_action_result(action, &length);
-	return fold_record(load->model, orch_action_kind(action), orch_action_key(action), payload, length,
-			   load->reterr);
+	return fold_record(load->model, orch_action_kind(action), orch_action_key(action), payload,
+			   length, load->reterr);
 }
 
 int32_t run_load(orch_journal *journal, struct model *model, orch_error **reterr)
@@ -78,23 +80,26 @@ int32_t run_load(orch_journal *journal, struct model *model, orch_error **reterr
 	return orch_journal_each(journal, NULL, load_one, &load, reterr);
 }
 
-bool run_overlay(orch_pipeline *p, uint32_t overlay, bool on, const char *reason, int64_t resets_at_ms)
+bool run_overlay(orch_pipeline *p, uint32_t overlay, bool on, const char *reason,
+		 int64_t resets_at_ms)
 {
 	if (((p->model->overlays & overlay) != 0) == on &&
 	    (overlay != ORCH_OVERLAY_QUOTA_WAIT || !on || resets_at_ms <= p->model->quota_until_ms))
 		return true;
-	json_t *payload = json_pack("{s:s, s:b, s:s}", "overlay", overlay_name(overlay), "on", on, "reason", reason);
+	json_t *payload = json_pack("{s:s, s:b, s:s}", "overlay", overlay_name(overlay), "on", on,
+				    "reason", reason);
 	if (payload && resets_at_ms)
 		json_object_set_new(payload, "resets_at_ms", json_integer(resets_at_ms));
 	return run_store(p, "run.overlay", payload, "run/overlay/%llu",
-		     (unsigned long long)orch_journal_sequence(p->journal) + 1);
+			 (unsigned long long)orch_journal_sequence(p->journal) + 1);
 }
 
 bool run_enter(orch_pipeline *p, uint32_t state, const char *reason)
 {
 	return run_store(p, "run.state",
-		     json_pack("{s:s, s:s}", "state", orch_run_state_name(state), "reason", reason ? reason : ""),
-		     "run/state/%s", orch_run_state_name(state));
+			 json_pack("{s:s, s:s}", "state", orch_run_state_name(state), "reason",
+				   reason ? reason : ""),
+			 "run/state/%s", orch_run_state_name(state));
 }
 
 bool run_close(orch_pipeline *p, bool abort_run, bool now, const char *reason)
@@ -102,8 +107,9 @@ bool run_close(orch_pipeline *p, bool abort_run, bool now, const char *reason)
 	if (p->model->close)
 		return true;
 	return run_store(p, "run.close",
-		     json_pack("{s:o, s:b, s:b}", "reason", json_foreign(reason, 4000), "abort", abort_run, "now", now),
-		     "run/close");
+			 json_pack("{s:o, s:b, s:b}", "reason", json_foreign(reason, 4000), "abort",
+				   abort_run, "now", now),
+			 "run/close");
 }
 
 static int32_t sum_spending(void *userdata, orch_action *action)
@@ -115,8 +121,8 @@ static int32_t sum_spending(void *userdata, orch_action *action)
 	size_t length = 0;
 	const void *bytes = orch_action_result(action, &length);
 	json_t *result = bytes ? json_loadb(bytes, length, 0, NULL) : NULL;
-	uint64_t tokens =
-		(uint64_t)json_int(result, "input_tokens") + (uint64_t)json_int(result, "output_tokens");
+	uint64_t tokens = (uint64_t)json_int(result, "input_tokens") +
+			  (uint64_t)json_int(result, "output_tokens");
 	uint64_t micro_usd = (uint64_t)json_int(result, "micro_usd");
 	json_decref(result);
 	spending->tokens += tokens;

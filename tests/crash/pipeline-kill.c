@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A run is killed right after each of its records, and at moments that no record marks; a new instance has to end it as if nothing
- * had happened. Every 9th record by default, all of them with ORCH_TEST_ALL=1.
+ * A run is killed right after each of its records, and at moments that no record marks; a new
+ * instance has to end it as if nothing had happened. Every 9th record by default, all of them with
+ * ORCH_TEST_ALL=1.
  */
 #include "../unit/pipeline-fixture.h"
 
@@ -47,19 +48,21 @@ static size_t count_rows(const json_t *report, const char *list)
 	return json_array_size(json_object_get(report, list));
 }
 
-/* The same end, whatever happened on the way: same tree, each task merged once, nothing left in work/. */
+/* The same end, whatever happened on the way: same tree, each task merged once, nothing left in
+ * work/. */
 static void assert_same_end(struct host *host, int status, uint64_t killed_at)
 {
 	ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == ORCH_RUN_DELIVERED,
-		      "killed at record %llu: the resumed run ended with %d", (unsigned long long)killed_at,
+		      "killed at record %llu: the resumed run ended with %d",
+		      (unsigned long long)killed_at,
 		      WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
 	json_t *report = host_report(host);
 	assert_invariants(report);
 	const json_t *product = json_object_get(report, "product");
 	if (!product_tree[0])
 		snprintf(product_tree, sizeof(product_tree), "%s", member(product, "tree"));
-	ck_assert_msg(!strcmp(member(product, "tree"), product_tree), "killed at record %llu: another product",
-		      (unsigned long long)killed_at);
+	ck_assert_msg(!strcmp(member(product, "tree"), product_tree),
+		      "killed at record %llu: another product", (unsigned long long)killed_at);
 	ck_assert_uint_eq(count_rows(report, "tasks"), 3);
 	size_t i, counted = 0;
 	json_t *attempt;
@@ -70,8 +73,8 @@ static void assert_same_end(struct host *host, int status, uint64_t killed_at)
 		counted += !strcmp(end, "FINISHED");
 	}
 	/* Work that was recorded is never done again. */
-	ck_assert_msg(counted == 10, "killed at record %llu: %zu finished attempts", (unsigned long long)killed_at,
-		      counted);
+	ck_assert_msg(counted == 10, "killed at record %llu: %zu finished attempts",
+		      (unsigned long long)killed_at, counted);
 	json_decref(report);
 	char *part = read_text(host->state, "product/parts/a.py");
 	ck_assert_ptr_nonnull(part);
@@ -150,7 +153,8 @@ START_TEST(ends_the_same_after_any_moment)
 		host_init(&host, NULL);
 		host.opts.flags = ORCH_PIPELINE_RESUME;
 		for (unsigned kill = 0; kill < 3; kill++) {
-			/* A new run is taken in by the same options, for as long as there is none. */
+			/* A new run is taken in by the same options, for as long as there is none.
+			 */
 			char journal[PATH_MAX];
 			snprintf(journal, sizeof(journal), "%s/journal.db", host.state);
 			host.opts.flags = access(journal, F_OK) == 0 ? ORCH_PIPELINE_RESUME : 0;

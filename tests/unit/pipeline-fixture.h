@@ -3,8 +3,9 @@
 #define TEST_PIPELINE_FIXTURE_H
 
 /*
- * A run whose roles are functions of this program: each attempt leaves the files that a table gives it. The product is a
- * small web server in Python, three requirements, tasks T1 and then T2 and T3 at the same time.
+ * A run whose roles are functions of this program: each attempt leaves the files that a table gives
+ * it. The product is a small web server in Python, three requirements, tasks T1 and then T2 and T3
+ * at the same time.
  */
 
 #include <check.h>
@@ -48,11 +49,12 @@
 
 #define RUN_TIMEOUT_MS 120000
 
-/* --- what the roles leave --------------------------------------------------------------------------- */
+/* --- what the roles leave -------------------------------------------------------------------- */
 
 /*
- * `when`: ROLE-STAGE[-TASK][.ATTEMPT]; of the rows that fit, only those of the most specific `when` are used. `path` is below the
- * workspace; "!path" removes it; "?" as path makes the attempt fail to finish (it drops the job).
+ * `when`: ROLE-STAGE[-TASK][.ATTEMPT]; of the rows that fit, only those of the most specific `when`
+ * are used. `path` is below the workspace; "!path" removes it; "?" as path makes the attempt fail
+ * to finish (it drops the job).
  */
 struct answer {
 	const char *when, *path, *text;
@@ -61,9 +63,13 @@ struct answer {
 #define SPEC                                                                                       \
 	"<spec xmlns=\"urn:orch:spec:1\" name=\"letters\" title=\"Letters\">\n"                    \
 	"  <summary>A server of letters.</summary>\n"                                              \
-	"  <product kind=\"http\"><start><arg>python3</arg><arg>-B</arg><arg>app.py</arg></start></product>\n" \
-	"  <requirement id=\"R1\" title=\"Health\">GET /health answers 200 and healthy.</requirement>\n" \
-	"  <requirement id=\"R2\" title=\"A\">GET /a answers 200 and A, and N times A with ?n=N.</requirement>\n" \
+	"  <product "                                                                              \
+	"kind=\"http\"><start><arg>python3</arg><arg>-B</arg><arg>app.py</arg></start></"          \
+	"product>\n"                                                                               \
+	"  <requirement id=\"R1\" title=\"Health\">GET /health answers 200 and "                   \
+	"healthy.</requirement>\n"                                                                 \
+	"  <requirement id=\"R2\" title=\"A\">GET /a answers 200 and A, and N times A with "       \
+	"?n=N.</requirement>\n"                                                                    \
 	"  <requirement id=\"R3\" title=\"B\">GET /b answers 200 and B.</requirement>\n"           \
 	"</spec>\n"
 
@@ -71,7 +77,8 @@ struct answer {
 	"<checks xmlns=\"urn:orch:checks:1\">\n"                                                   \
 	"  <check id=\"C1\" requirement=\"R1\" visibility=\"visible\" file=\"checks/c1.py\"/>\n"   \
 	"  <check id=\"C2\" requirement=\"R2\" visibility=\"visible\" file=\"checks/c2.py\"/>\n"   \
-	"  <check id=\"H2\" requirement=\"R2\" visibility=\"hidden\" file=\"checks/secret.py\"/>\n" \
+	"  <check id=\"H2\" requirement=\"R2\" visibility=\"hidden\" "                             \
+	"file=\"checks/secret.py\"/>\n"                                                            \
 	"  <check id=\"C3\" requirement=\"R3\" visibility=\"visible\" file=\"checks/c3.py\"/>\n"   \
 	"</checks>\n"
 
@@ -79,12 +86,14 @@ struct answer {
 	"import os, urllib.request\n"                                                              \
 	"print('1..1')\n"                                                                          \
 	"try:\n"                                                                                   \
-	"    got = urllib.request.urlopen(os.environ['PRODUCT_URL'] + '" path "', timeout=5).read().decode()\n" \
+	"    got = urllib.request.urlopen(os.environ['PRODUCT_URL'] + '" path                      \
+	"', timeout=5).read().decode()\n"                                                          \
 	"except Exception as error:\n"                                                             \
 	"    got = str(error)\n"                                                                   \
 	"print(('ok' if got == '" text "' else 'not ok') + ' 1 - got ' + repr(got))\n"
 
-#define PLAN_HEAD "<plan xmlns=\"urn:orch:plan:1\">\n"                                             \
+#define PLAN_HEAD                                                                                  \
+	"<plan xmlns=\"urn:orch:plan:1\">\n"                                                       \
 	"  <task id=\"T1\" title=\"Server\"><description>The server.</description>"                \
 	"<requirement ref=\"R1\"/><write path=\"app.py\"/></task>\n"
 #define PLAN_T2                                                                                    \
@@ -117,7 +126,8 @@ struct answer {
 	"        self.wfile.write(body)\n"                                                         \
 	"    def log_message(self, *arguments):\n"                                                 \
 	"        pass\n"                                                                           \
-	"http.server.HTTPServer(('127.0.0.1', int(os.environ['PORT'])), Handler).serve_forever()\n"
+	"http.server.HTTPServer(('127.0.0.1', int(os.environ['PORT'])), "                          \
+	"Handler).serve_forever()\n"
 
 #define PART_A "def answer(query):\n    return 'A' * int(query.get('n', 1))\n"
 #define PART_A_SPECIAL "def answer(query):\n    return 'A'\n"
@@ -127,22 +137,22 @@ struct answer {
 #define NO_QUESTIONS "{\"questions\":[]}\n"
 
 static const struct answer honest[] = {
-	{"planner-clarify", "out/questions.json", NO_QUESTIONS},
-	{"planner-specify", "out/spec.xml", SPEC},
-	{"checker-check", "out/checks.xml", CHECKS},
-	{"checker-check", "out/checks/c1.py", CHECK("/health", "healthy")},
-	{"checker-check", "out/checks/c2.py", CHECK("/a", "A")},
-	{"checker-check", "out/checks/secret.py", CHECK("/a?n=3", "AAA")},
-	{"checker-check", "out/checks/c3.py", CHECK("/b", "B")},
-	{"planner-plan", "out/plan.xml", PLAN_HEAD PLAN_T2 PLAN_T3 PLAN_TAIL},
-	{"executor-execute-T1", "tree/app.py", APP},
-	{"executor-execute-T2", "tree/parts/a.py", PART_A},
-	{"executor-execute-T3", "tree/parts/b.py", PART_B},
-	{"reviewer-review", "out/review.json", REVIEW_FINE},
-	{NULL, NULL, NULL},
+    {"planner-clarify", "out/questions.json", NO_QUESTIONS},
+    {"planner-specify", "out/spec.xml", SPEC},
+    {"checker-check", "out/checks.xml", CHECKS},
+    {"checker-check", "out/checks/c1.py", CHECK("/health", "healthy")},
+    {"checker-check", "out/checks/c2.py", CHECK("/a", "A")},
+    {"checker-check", "out/checks/secret.py", CHECK("/a?n=3", "AAA")},
+    {"checker-check", "out/checks/c3.py", CHECK("/b", "B")},
+    {"planner-plan", "out/plan.xml", PLAN_HEAD PLAN_T2 PLAN_T3 PLAN_TAIL},
+    {"executor-execute-T1", "tree/app.py", APP},
+    {"executor-execute-T2", "tree/parts/a.py", PART_A},
+    {"executor-execute-T3", "tree/parts/b.py", PART_B},
+    {"reviewer-review", "out/review.json", REVIEW_FINE},
+    {NULL, NULL, NULL},
 };
 
-/* --- the host ------------------------------------------------------------------------------------------ */
+/* --- the host -------------------------------------------------------------------------------- */
 
 struct host {
 	char folder[64]; /* of this test */
@@ -155,9 +165,9 @@ struct host {
 	orch_pipeline *pipeline;
 	void (*on_job)(struct host *host, orch_job *job, const char *place);
 	void (*on_event)(struct host *host, const json_t *event);
-	json_t *events;  /* array */
+	json_t *events;	 /* array */
 	json_t *packets; /* object: PLACE -> text */
-	json_t *inputs;  /* object: PLACE -> names in /in */
+	json_t *inputs;	 /* object: PLACE -> names in /in */
 	unsigned running, most_running;
 	uint64_t die_at; /* SIGKILL for this process after so many records; 0: never */
 	uint64_t records;
@@ -230,7 +240,8 @@ static inline int fits(const char *when, const char *stage, const char *task, co
 	return !strcmp(when, stage);
 }
 
-static inline int best_fit(const struct answer *rows, const char *stage, const char *task, const char *attempt)
+static inline int best_fit(const struct answer *rows, const char *stage, const char *task,
+			   const char *attempt)
 {
 	int best = 0;
 	for (; rows && rows->when; rows++) {
@@ -240,8 +251,8 @@ static inline int best_fit(const struct answer *rows, const char *stage, const c
 	return best;
 }
 
-static inline bool put_answers(const struct answer *rows, int fit, const char *workspace, const char *stage,
-			       const char *task, const char *attempt)
+static inline bool put_answers(const struct answer *rows, int fit, const char *workspace,
+			       const char *stage, const char *task, const char *attempt)
 {
 	for (; rows && rows->when; rows++) {
 		if (fits(rows->when, stage, task, attempt) != fit)
@@ -249,10 +260,14 @@ static inline bool put_answers(const struct answer *rows, int fit, const char *w
 		if (rows->path[0] == '?')
 			return false;
 		char *path = joined(workspace, rows->path + 1);
-		if (rows->path[0] == '!')
+		if (rows->path[0] == '!') {
 			remove_all(path);
-		else
+		} else if (rows->path[0] == '@') {
+			remove_all(path);
+			ck_assert_int_eq(symlink(rows->text, path), 0);
+		} else {
 			write_text(workspace, rows->path, rows->text);
+		}
 		free(path);
 	}
 	return true;
@@ -284,8 +299,8 @@ static inline void do_job(void *userdata, orch_job *job)
 	struct host *host = userdata;
 	char role[32], stage[32], task[32], attempt[16], place[128], where[192], in_dir[PATH_MAX];
 	ck_assert_int_eq(sscanf(orch_job_packet(job),
-				"orch-packet/1 run=%*s role=%31s stage=%31s task=%31s attempt=%15s", role, stage, task,
-				attempt),
+				"orch-packet/1 run=%*s role=%31s stage=%31s task=%31s attempt=%15s",
+				role, stage, task, attempt),
 			 4);
 	snprintf(place, sizeof(place), "%s-%s", role, stage);
 	snprintf(where, sizeof(where), "%s-%s.%s", place, task, attempt);
@@ -295,7 +310,8 @@ static inline void do_job(void *userdata, orch_job *job)
 	list_folder(names, in_dir, "");
 	json_object_set_new(host->inputs, where, names);
 	const struct answer *rows = host->answers;
-	int fit = best_fit(rows, place, task, attempt), other = best_fit(honest, place, task, attempt);
+	int fit = best_fit(rows, place, task, attempt),
+	    other = best_fit(honest, place, task, attempt);
 	if (other > fit) {
 		rows = honest;
 		fit = other;
@@ -412,17 +428,20 @@ static inline json_t *host_report(const struct host *host)
 }
 
 /* The last event of a name that has these members ("a=1" style pairs), or NULL. */
-static inline const json_t *find_event(const struct host *host, const char *name, const char *key, const char *value)
+static inline const json_t *find_event(const struct host *host, const char *name, const char *key,
+				       const char *value)
 {
 	for (size_t i = json_array_size(host->events); i-- > 0;) {
 		const json_t *event = json_array_get(host->events, i);
-		if (!strcmp(member(event, "event"), name) && (!key || !strcmp(member(event, key), value)))
+		if (!strcmp(member(event, "event"), name) &&
+		    (!key || !strcmp(member(event, key), value)))
 			return event;
 	}
 	return NULL;
 }
 
-static inline const json_t *row_of(const json_t *report, const char *list, const char *key, const char *value)
+static inline const json_t *row_of(const json_t *report, const char *list, const char *key,
+				   const char *value)
 {
 	size_t i;
 	json_t *row;
@@ -445,7 +464,8 @@ static inline void task_states(const struct host *host, const char *task, char *
 		if (strcmp(member(event, "event"), "task") || strcmp(member(event, "task"), task))
 			continue;
 		size_t length = strlen(text);
-		snprintf(text + length, size - length, "%s%s", length ? " " : "", member(event, "state"));
+		snprintf(text + length, size - length, "%s%s", length ? " " : "",
+			 member(event, "state"));
 	}
 }
 
@@ -456,8 +476,8 @@ static inline void assert_invariants(const json_t *report)
 	ck_assert_uint_ge(json_array_size(json_object_get(report, "invariants")), 8);
 	json_array_foreach(json_object_get(report, "invariants"), i, row)
 	{
-		ck_assert_msg(json_is_true(json_object_get(row, "holds")), "%s: %s", member(row, "name"),
-			      member(row, "detail"));
+		ck_assert_msg(json_is_true(json_object_get(row, "holds")), "%s: %s",
+			      member(row, "name"), member(row, "detail"));
 	}
 }
 

@@ -33,22 +33,27 @@ static int32_t fold(const char *kind, const char *text)
 static void take_in(void)
 {
 	GOOD("run.instance", "{\"generation\":1,\"resumed\":false,\"time_ms\":1000}");
-	GOOD("run.intake", "{\"run\":\"r1\",\"idea\":\"x\",\"jobs\":2,\"max_attempts\":3,\"review\":true,\"max_tokens\":500,"
-			   "\"max_requests\":0,\"answer_timeout_ms\":-1,\"grants\":[],\"time_ms\":1001}");
+	GOOD("run.intake",
+	     "{\"run\":\"r1\",\"idea\":\"x\",\"jobs\":2,\"max_attempts\":3,\"review\":true,\"max_"
+	     "tokens\":500,"
+	     "\"max_requests\":0,\"answer_timeout_ms\":-1,\"grants\":[],\"time_ms\":1001}");
 	GOOD("run.base", "{\"tree\":\"t0\",\"deaths\":\"\",\"time_ms\":1002}");
 }
 
 static void plan(void)
 {
 	take_in();
-	GOOD("seal", "{\"document\":\"plan\",\"sha256\":\"x\",\"attempt\":1,\"tasks\":[{\"id\":\"T1\",\"title\":\"One\","
-		     "\"requirements\":[\"R1\"]},{\"id\":\"T2\",\"title\":\"Two\",\"requirements\":[\"R2\"]}],\"time_ms\":1003}");
+	GOOD("seal", "{\"document\":\"plan\",\"sha256\":\"x\",\"attempt\":1,\"tasks\":[{\"id\":"
+		     "\"T1\",\"title\":\"One\","
+		     "\"requirements\":[\"R1\"]},{\"id\":\"T2\",\"title\":\"Two\",\"requirements\":"
+		     "[\"R2\"]}],\"time_ms\":1003}");
 }
 
 static void task(const char *id, const char *state, int attempt, const char *more)
 {
 	char text[512];
-	snprintf(text, sizeof(text), "{\"task\":\"%s\",\"state\":\"%s\",\"attempt\":%d%s,\"time_ms\":1004}", id, state,
+	snprintf(text, sizeof(text),
+		 "{\"task\":\"%s\",\"state\":\"%s\",\"attempt\":%d%s,\"time_ms\":1004}", id, state,
 		 attempt, more);
 	GOOD("task.state", text);
 }
@@ -86,7 +91,8 @@ START_TEST(refuses_what_does_not_fit)
 	CORRUPT("seal", "{\"document\":\"plan\",\"tasks\":[]}");
 	CORRUPT("seal", "{\"document\":\"diary\"}");
 	CORRUPT("run.overlay", "{\"overlay\":\"FOG\",\"on\":true}");
-	CORRUPT("attempt", "{\"role\":\"planner\",\"stage\":\"plan\",\"task\":\"-\",\"attempt\":1,\"end\":\"FINISHED\"}");
+	CORRUPT("attempt", "{\"role\":\"planner\",\"stage\":\"plan\",\"task\":\"-\",\"attempt\":1,"
+			   "\"end\":\"FINISHED\"}");
 	CORRUPT("task.state", "no JSON");
 	CORRUPT("task.state", "[]");
 	CORRUPT("task.state", "{\"task\":\"T2\",\"task\":\"T1\",\"state\":\"READY\"}");
@@ -140,7 +146,8 @@ END_TEST
 START_TEST(follows_attempts)
 {
 	take_in();
-	const char *const start = "{\"id\":\"%s\",\"role\":\"planner\",\"stage\":\"specify\",\"task\":\"-\",\"attempt\":%d,"
+	const char *const start = "{\"id\":\"%s\",\"role\":\"planner\",\"stage\":\"specify\","
+				  "\"task\":\"-\",\"attempt\":%d,"
 				  "\"time_ms\":%d}";
 	char text[256];
 	for (int i = 1; i <= 3; i++) {
@@ -149,11 +156,14 @@ START_TEST(follows_attempts)
 	}
 	snprintf(text, sizeof(text), start, "a", 2, 5000);
 	CORRUPT("attempt", text);
-	GOOD("death", "{\"role\":\"planner\",\"stage\":\"specify\",\"task\":\"-\",\"attempt\":2,\"verdict\":\"DEAD\",\"end\":"
+	GOOD("death", "{\"role\":\"planner\",\"stage\":\"specify\",\"task\":\"-\",\"attempt\":2,"
+		      "\"verdict\":\"DEAD\",\"end\":"
 		      "\"FINISHED\",\"time_ms\":2100}");
-	GOOD("attempt", "{\"role\":\"planner\",\"stage\":\"specify\",\"task\":\"-\",\"attempt\":2,\"end\":\"FINISHED\",\"out\":"
+	GOOD("attempt", "{\"role\":\"planner\",\"stage\":\"specify\",\"task\":\"-\",\"attempt\":2,"
+			"\"end\":\"FINISHED\",\"out\":"
 			"\"o2\",\"time_ms\":2500}");
-	GOOD("judgement", "{\"role\":\"planner\",\"stage\":\"specify\",\"task\":\"-\",\"attempt\":2,\"accepted\":false,\"evidence\":"
+	GOOD("judgement", "{\"role\":\"planner\",\"stage\":\"specify\",\"task\":\"-\",\"attempt\":"
+			  "2,\"accepted\":false,\"evidence\":"
 			  "{\"reasons\":[\"x\"]},\"time_ms\":2600}");
 	const json_t *second = model_attempt(model, "planner", "specify", "-", 2);
 	ck_assert(json_bool(second, "ended"));
@@ -174,7 +184,8 @@ START_TEST(knows_what_is_answered)
 {
 	take_in();
 	ck_assert(!model_answered(model));
-	GOOD("seal", "{\"document\":\"questions\",\"attempt\":1,\"questions\":[{\"id\":\"Q1\"},{\"id\":\"Q2\"}],\"time_ms\":7}");
+	GOOD("seal", "{\"document\":\"questions\",\"attempt\":1,\"questions\":[{\"id\":\"Q1\"},{"
+		     "\"id\":\"Q2\"}],\"time_ms\":7}");
 	ck_assert_int_eq(model->questions_ms, 7);
 	GOOD("answer", "{\"answers\":{\"Q1\":{\"text\":\"a\",\"by\":\"user\"}},\"time_ms\":8}");
 	ck_assert(!model_answered(model));
@@ -187,10 +198,12 @@ START_TEST(counts_time_of_living_instances)
 {
 	GOOD("run.instance", "{\"time_ms\":1000}");
 	GOOD("run.intake", "{\"run\":\"r1\",\"max_seconds\":60,\"time_ms\":1000}");
-	GOOD("run.overlay", "{\"overlay\":\"QUOTA_WAIT\",\"on\":true,\"resets_at_ms\":99,\"time_ms\":4000}");
+	GOOD("run.overlay",
+	     "{\"overlay\":\"QUOTA_WAIT\",\"on\":true,\"resets_at_ms\":99,\"time_ms\":4000}");
 	ck_assert_uint_eq(model->overlays, ORCH_OVERLAY_QUOTA_WAIT);
 	ck_assert_int_eq(model->quota_until_ms, 99);
-	/* A day in between is nobody's. Budgets that are given again take the place of the old ones. */
+	/* A day in between is nobody's. Budgets that are given again take the place of the old
+	 * ones. */
 	GOOD("run.instance", "{\"max_seconds\":90,\"time_ms\":90000000}");
 	ck_assert_int_eq(model->active_ms, 3000);
 	ck_assert_uint_eq(model->max_seconds, 90);
@@ -214,7 +227,8 @@ START_TEST(has_closed_tables)
 	for (uint32_t state = ORCH_RUN_INTAKE; state <= ORCH_RUN_ABORTED; state++) {
 		ck_assert_uint_eq(run_state_by_name(orch_run_state_name(state)), state);
 		ck_assert(!run_may_change(ORCH_RUN_DELIVERED, state));
-		ck_assert_uint_eq(run_may_change(state, ORCH_RUN_DELIVERED), state == ORCH_RUN_ACCEPTING);
+		ck_assert_uint_eq(run_may_change(state, ORCH_RUN_DELIVERED),
+				  state == ORCH_RUN_ACCEPTING);
 		ck_assert(run_is_over(state) || run_may_change(state, ORCH_RUN_ABORTED));
 	}
 	ck_assert_str_eq(task_state_name(99), "?");

@@ -1,57 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Documents, questions, ends and bad input of runs with roles played by functions; see pipeline-fixture.h. */
+/* Documents, questions, ends and bad input of runs with roles played by functions; see
+ * pipeline-fixture.h. */
 #include "pipeline-fixture.h"
 
 /* A job that is finished later, or never. */
 static orch_job *waiting;
 
-/* --- documents ------------------------------------------------------------------------------------------------ */
+/* --- documents ------------------------------------------------------------------------------- */
 
 static const struct answer bad_spec[] = {
-	{"planner-specify.1", "out/spec.xml", "<spec xmlns=\"urn:orch:spec:1\">\n<oops/></spec>\n"},
-	{NULL, NULL, NULL},
+    {"planner-specify.1", "out/spec.xml", "<spec xmlns=\"urn:orch:spec:1\">\n<oops/></spec>\n"},
+    {NULL, NULL, NULL},
 };
 static const struct answer no_checks_file[] = {
-	{"checker-check.1", "out/checks.xml", CHECKS},
-	{NULL, NULL, NULL},
+    {"checker-check.1", "out/checks.xml", CHECKS},
+    {NULL, NULL, NULL},
 };
 static const struct answer idle_check[] = {
-	{"checker-check.1", "out/checks.xml", CHECKS},
-	{"checker-check.1", "out/checks/c1.py", CHECK("/health", "healthy")},
-	{"checker-check.1", "out/checks/c2.py", "print('1..1')\nprint('ok 1')\n"},
-	{"checker-check.1", "out/checks/secret.py", CHECK("/a?n=3", "AAA")},
-	{"checker-check.1", "out/checks/c3.py", CHECK("/b", "B")},
-	{NULL, NULL, NULL},
+    {"checker-check.1", "out/checks.xml", CHECKS},
+    {"checker-check.1", "out/checks/c1.py", CHECK("/health", "healthy")},
+    {"checker-check.1", "out/checks/c2.py", "print('1..1')\nprint('ok 1')\n"},
+    {"checker-check.1", "out/checks/secret.py", CHECK("/a?n=3", "AAA")},
+    {"checker-check.1", "out/checks/c3.py", CHECK("/b", "B")},
+    {NULL, NULL, NULL},
 };
 static const struct answer stub_check[] = {
-	{"checker-check.1", "out/checks.xml", CHECKS},
-	{"checker-check.1", "out/checks/c1.py", CHECK("/health", "healthy")},
-	{"checker-check.1", "out/checks/c2.py", CHECK("/a", "ok")},
-	{"checker-check.1", "out/checks/secret.py", CHECK("/a?n=3", "AAA")},
-	{"checker-check.1", "out/checks/c3.py", CHECK("/b", "B")},
-	{NULL, NULL, NULL},
+    {"checker-check.1", "out/checks.xml", CHECKS},
+    {"checker-check.1", "out/checks/c1.py", CHECK("/health", "healthy")},
+    {"checker-check.1", "out/checks/c2.py", CHECK("/a", "ok")},
+    {"checker-check.1", "out/checks/secret.py", CHECK("/a?n=3", "AAA")},
+    {"checker-check.1", "out/checks/c3.py", CHECK("/b", "B")},
+    {NULL, NULL, NULL},
 };
 static const struct answer bad_plan[] = {
-	{"planner-plan.1", "out/plan.xml", PLAN_HEAD PLAN_T2 PLAN_TAIL},
-	{NULL, NULL, NULL},
+    {"planner-plan.1", "out/plan.xml", PLAN_HEAD PLAN_T2 PLAN_TAIL},
+    {NULL, NULL, NULL},
 };
 static const struct answer operation_plan[] = {
-	{"planner-plan.1", "out/plan.xml",
-	 PLAN_HEAD PLAN_T2
-	 "  <task id=\"T3\" title=\"B\"><description>B.</description><requirement ref=\"R3\"/><after ref=\"T1\"/>"
-	 "<write path=\"parts/b.py\"/><operation type=\"notify.send\" key=\"x\"/></task>\n" PLAN_TAIL},
-	{NULL, NULL, NULL},
+    {"planner-plan.1", "out/plan.xml",
+     PLAN_HEAD PLAN_T2
+     "  <task id=\"T3\" title=\"B\"><description>B.</description><requirement ref=\"R3\"/><after "
+     "ref=\"T1\"/>"
+     "<write path=\"parts/b.py\"/><operation type=\"notify.send\" key=\"x\"/></task>\n" PLAN_TAIL},
+    {NULL, NULL, NULL},
 };
 static const struct {
 	const struct answer *rows;
 	const char *second, *evidence;
 } sent_back[] = {
-	{bad_spec, "planner-specify--.2", "spec.xml:"},
-	{no_checks_file, "checker-check--.2", "checks/c1.py"},
-	{idle_check, "checker-check--.2", "check C2 of R2 passes against an empty product"},
-	{stub_check, "checker-check--.2", "check C2 of R2 passes against a stub"},
-	{bad_plan, "planner-plan--.2", "R3"},
-	{operation_plan, "planner-plan--.2", "notify.send"},
+    {bad_spec, "planner-specify--.2", "spec.xml:"},
+    {no_checks_file, "checker-check--.2", "checks/c1.py"},
+    {idle_check, "checker-check--.2", "check C2 of R2 passes against an empty product"},
+    {stub_check, "checker-check--.2", "check C2 of R2 passes against a stub"},
+    {bad_plan, "planner-plan--.2", "R3"},
+    {operation_plan, "planner-plan--.2", "notify.send"},
 };
 
 START_TEST(sends_back)
@@ -69,35 +71,37 @@ END_TEST
 START_TEST(blocks_a_stage)
 {
 	static const struct answer rows[] = {
-		{"planner-specify", "out/spec.xml", "this is no XML"},
-		{NULL, NULL, NULL},
+	    {"planner-specify", "out/spec.xml", "this is no XML"},
+	    {NULL, NULL, NULL},
 	};
 	struct host host;
 	host_init(&host, rows);
 	host.opts.max_attempts = 2;
 	ck_assert_uint_eq(host_run(&host), ORCH_RUN_ABORTED);
 	json_t *report = host_report(&host);
-	ck_assert_ptr_nonnull(strstr(member(report, "reason"), "specify is BLOCKED after 2 attempts: spec.xml"));
+	ck_assert_ptr_nonnull(
+	    strstr(member(report, "reason"), "specify is BLOCKED after 2 attempts: spec.xml"));
 	ck_assert_uint_eq(json_array_size(json_object_get(report, "attempts")), 3);
 	json_decref(report);
 	host_end(&host);
 }
 END_TEST
 
-/* --- questions ---------------------------------------------------------------------------------------------- */
+/* --- questions ------------------------------------------------------------------------------- */
 
 #define QUESTION(id, kind)                                                                         \
-	"{\"id\":\"" id "\",\"text\":\"" id "?\",\"recommended\":\"yes " id "\",\"options\":[],\"kind\":\"" kind "\"}"
+	"{\"id\":\"" id "\",\"text\":\"" id "?\",\"recommended\":\"yes " id                        \
+	"\",\"options\":[],\"kind\":\"" kind "\"}"
 
 static const struct answer two_questions[] = {
-	{"planner-clarify", "out/questions.json",
-	 "{\"questions\":[" QUESTION("Q1", "text") "," QUESTION("Q2", "text") "]}"},
-	{NULL, NULL, NULL},
+    {"planner-clarify", "out/questions.json",
+     "{\"questions\":[" QUESTION("Q1", "text") "," QUESTION("Q2", "text") "]}"},
+    {NULL, NULL, NULL},
 };
 static const struct answer money_question[] = {
-	{"planner-clarify", "out/questions.json",
-	 "{\"questions\":[" QUESTION("Q1", "text") "," QUESTION("Q2", "money") "]}"},
-	{NULL, NULL, NULL},
+    {"planner-clarify", "out/questions.json",
+     "{\"questions\":[" QUESTION("Q1", "text") "," QUESTION("Q2", "money") "]}"},
+    {NULL, NULL, NULL},
 };
 
 static void assert_answer(const struct host *host, const char *id, const char *text, const char *by)
@@ -125,7 +129,8 @@ START_TEST(waits_for_a_person)
 	host_init(&host, two_questions);
 	host.opts.answer_timeout_ms = -1;
 	host_open(&host);
-	REFUSED(ORCH_ENEEDHUMAN, "questions.json", orch_pipeline_run(host.pipeline, RUN_TIMEOUT_MS, NULL, e));
+	REFUSED(ORCH_ENEEDHUMAN, "questions.json",
+		orch_pipeline_run(host.pipeline, RUN_TIMEOUT_MS, NULL, e));
 	ck_assert_uint_eq(orch_pipeline_overlays(host.pipeline), ORCH_OVERLAY_NEEDS_HUMAN);
 	char *questions = read_text(host.state, "questions.json");
 	ck_assert_ptr_nonnull(strstr(questions, "\"Q1\""));
@@ -133,10 +138,12 @@ START_TEST(waits_for_a_person)
 	host_close(&host);
 
 	/* A later instance goes on with the answers. */
-	const char *answers = "{\"answers\":{\"Q1\":\"no\"}}", *stranger = "{\"answers\":{\"Q9\":\"x\"}}";
+	const char *answers = "{\"answers\":{\"Q1\":\"no\"}}",
+		   *stranger = "{\"answers\":{\"Q9\":\"x\"}}";
 	host.opts.flags = ORCH_PIPELINE_RESUME;
 	host_open(&host);
-	REFUSED(ORCH_EPARSE, "answers.json:1", orch_pipeline_answer(host.pipeline, "{\"answers\"", 10, e));
+	REFUSED(ORCH_EPARSE, "answers.json:1",
+		orch_pipeline_answer(host.pipeline, "{\"answers\"", 10, e));
 	REFUSED(ORCH_ENOENT, "Q9",
 		orch_pipeline_answer(host.pipeline, stranger, strlen(stranger), e));
 	OK(orch_pipeline_answer(host.pipeline, answers, strlen(answers), e));
@@ -145,7 +152,8 @@ START_TEST(waits_for_a_person)
 	ck_assert_uint_eq(state, ORCH_RUN_DELIVERED);
 	assert_answer(&host, "Q1", "no", "user");
 	assert_answer(&host, "Q2", "yes Q2", "default");
-	REFUSED(ORCH_ESTATE, "already", orch_pipeline_answer(host.pipeline, answers, strlen(answers), e));
+	REFUSED(ORCH_ESTATE, "already",
+		orch_pipeline_answer(host.pipeline, answers, strlen(answers), e));
 	host_end(&host);
 }
 END_TEST
@@ -156,7 +164,8 @@ START_TEST(never_decides_about_money)
 	host_init(&host, money_question);
 	host_open(&host);
 	OK(orch_pipeline_accept_recommended(host.pipeline, e));
-	REFUSED(ORCH_ENEEDHUMAN, "answers", orch_pipeline_run(host.pipeline, RUN_TIMEOUT_MS, NULL, e));
+	REFUSED(ORCH_ENEEDHUMAN, "answers",
+		orch_pipeline_run(host.pipeline, RUN_TIMEOUT_MS, NULL, e));
 	const char *answers = "{\"answers\":{\"Q2\":\"10 euros\"}}";
 	OK(orch_pipeline_answer(host.pipeline, answers, strlen(answers), e));
 	uint32_t state = 0;
@@ -185,7 +194,7 @@ START_TEST(keeps_early_answers)
 }
 END_TEST
 
-/* --- ends ------------------------------------------------------------------------------------------------------ */
+/* --- ends ------------------------------------------------------------------------------------ */
 
 static void hold_t1(struct host *host, orch_job *job, const char *place)
 {
@@ -262,7 +271,7 @@ START_TEST(is_dropped_at_any_moment)
 }
 END_TEST
 
-/* --- bad input -------------------------------------------------------------------------------------------------- */
+/* --- bad input ------------------------------------------------------------------------------- */
 
 START_TEST(refuses_bad_input)
 {
@@ -305,7 +314,8 @@ START_TEST(refuses_bad_input)
 	write_text(host.folder, "none/product/keep", "mine");
 	opts = host.opts;
 	opts.state_dir = empty;
-	REFUSED(ORCH_EEXIST, "not a state folder", orch_pipeline_new(host.ctx, &opts, &pipeline, e));
+	REFUSED(ORCH_EEXIST, "not a state folder",
+		orch_pipeline_new(host.ctx, &opts, &pipeline, e));
 	ck_assert_ptr_null(pipeline);
 	char *status = NULL;
 	REFUSED(ORCH_ENOENT, "no run", orch_pipeline_status_of(empty, &status, e));
