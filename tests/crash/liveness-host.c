@@ -413,7 +413,8 @@ START_TEST(unref_in_another_thread)
 	while (!orch_proc_pid(proc))
 		OK(orch_ctx_process(ctx, e));
 	pthread_t thread;
-	ck_assert_int_eq(pthread_create(&thread, NULL, drop_all, (void *[]){proc, scope}), 0);
+	void *handles[] = {proc, scope};
+	ck_assert_int_eq(pthread_create(&thread, NULL, drop_all, handles), 0);
 	pthread_join(thread, NULL);
 	ck_assert(exists(watched.init_pid));
 	for (int i = 0; i < 500 && exists(watched.init_pid); i++) {
