@@ -120,11 +120,19 @@ static int32_t sum_spending(void *userdata, orch_action *action)
 	spending->requests++;
 	size_t length = 0;
 	const void *bytes = orch_action_result(action, &length);
-	json_t *result = bytes ? json_loadb(bytes, length, 0, NULL) : NULL;
-	uint64_t tokens = (uint64_t)json_int(result, "input_tokens") +
-			  (uint64_t)json_int(result, "output_tokens");
-	uint64_t micro_usd = (uint64_t)json_int(result, "micro_usd");
-	json_decref(result);
+	json_t *usage = bytes ? json_loadb(bytes, length, 0, NULL) : NULL;
+	uint64_t tokens = (uint64_t)json_int(usage, "input_tokens") +
+			  (uint64_t)json_int(usage, "output_tokens");
+	uint64_t micro_usd = (uint64_t)json_int(usage, "micro_usd");
+	if (!json_object_get(usage, "input_tokens")) {
+		/* Its coordinator died before it knew: it counts as what was set aside for it. */
+		bytes = orch_action_request(action, &length);
+		json_t *request = bytes ? json_loadb(bytes, length, 0, NULL) : NULL;
+		tokens = (uint64_t)json_int(request, "reserved_tokens");
+		micro_usd = (uint64_t)json_int(request, "reserved_micro_usd");
+		json_decref(request);
+	}
+	json_decref(usage);
 	spending->tokens += tokens;
 	spending->micro_usd += micro_usd;
 	if (tokens > spending->largest_tokens)
