@@ -169,7 +169,7 @@ START_TEST(another_request_under_the_same_key)
 	opts.fingerprint = "sama";
 	FAILS(ORCH_ECONFLICT, orch_journal_begin(journal, &opts, &outcome, &untouched, &error));
 	/* The next attempt is recorded with the request that it will send. */
-	OK(orch_action_fail(first, NULL, 0, &error));
+	OK(orch_action_fail(first, "refused", 7, &error));
 	opts.fingerprint = "same";
 	orch_action *third = NULL;
 	OK(orch_journal_begin(journal, &opts, &outcome, &third, &error));
