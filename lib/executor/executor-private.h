@@ -20,6 +20,14 @@ struct orch_executor {
 	orch_destroy_fn destroy;
 };
 
+/* --- job.c ------------------------------------------------------------------------------------ */
+
+/*
+ * For lib/pipeline: ends the job here and now, without `done`, and lets go of its sandbox; `destroy` is called. What runs is
+ * left to the sandbox's end. Nothing happens to a job that has ended.
+ */
+void executor_abandon(orch_job *job);
+
 /* --- command.c: what is run inside ------------------------------------------------------------ */
 
 struct command {

@@ -266,6 +266,25 @@ static void on_grace(void *userdata)
 		    RESULT_GRACE_MS);
 }
 
+void executor_abandon(orch_job *job)
+{
+	orch_destroy_fn destroy = job != NULL ? job->opts.destroy : NULL;
+
+	if (job == NULL || job->state == JOB_OVER)
+		return;
+	job->state = JOB_OVER;
+	remove_sources(job);
+	job->opts.event = NULL;
+	job->opts.done = NULL;
+	job->opts.destroy = NULL;
+	if (destroy != NULL)
+		destroy(job->opts.userdata);
+	/* The job, its program and the program's scope hold each other until the program has ended. */
+	job->proc = orch_proc_unref(job->proc);
+	job->sandbox = orch_sandbox_unref(job->sandbox);
+	drop_reference(job);
+}
+
 /* --- what the program says -------------------------------------------------------------------- */
 
 static void on_agent_event(void *userdata, uint32_t event, const char *text)
@@ -510,14 +529,16 @@ static int32_t start_program(orch_job *job, orch_error **reterr)
 
 static void call_host(void *userdata)
 {
-	orch_job *job = userdata;
+	/* The host may let go of everything in here. */
+	orch_job *job = orch_job_ref(userdata);
 	unsigned before = atomic_load(&job->references);
 
 	job->soon = orch_source_remove(job->soon);
 	job->executor->job(job->executor->userdata, job);
-	if (job->end == 0 && atomic_load(&job->references) <= before)
+	if (job->state == JOB_RUNNING && job->end == 0 && atomic_load(&job->references) <= before)
 		settle(job, ORCH_JOB_FAILED, -1,
 		       "the host's executor returned without finishing the job or keeping a reference");
+	drop_reference(job);
 }
 
 int32_t orch_job_finish(orch_job *job, int32_t status, const char *message, orch_error **reterr)

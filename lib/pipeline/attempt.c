@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 
+#include "../executor/executor-private.h"
 #include "pipeline-private.h"
 
 /* So many failed connections, or so long without a success, and nobody is there. */
@@ -85,6 +86,7 @@ static void attempt_release(struct attempt *attempt)
 	attempt->phase = PHASE_OVER;
 	attempt->pipeline = NULL;
 	attempt->timer = orch_source_remove(attempt->timer);
+	executor_abandon(attempt->job);
 	attempt->job = orch_job_unref(attempt->job);
 	attempt->principal = orch_principal_unref(attempt->principal);
 	attempt->sandbox = orch_sandbox_unref(attempt->sandbox);
