@@ -150,13 +150,16 @@ static int loop(struct run *run, const char *state)
 	return exit_code < 0 ? EXIT_FINE : exit_code;
 }
 
-static int end_code(const struct run *run)
+static int end_code(const struct run *run, const char *state)
 {
 	if (strcmp(run->end_state, "DELIVERED") == 0)
 		return EXIT_FINE;
 	if (strcmp(run->end_state, "PARTIAL") == 0)
 		return strstr(run->end_reason, "upstream_unreachable") ? EXIT_PROVIDER : EXIT_PARTIAL;
-	return EXIT_ABORTED;
+	if (strcmp(run->end_state, "ABORTED") == 0)
+		return EXIT_ABORTED;
+	/* This instance could not go on, and the run is as it was. */
+	return fail_text(EXIT_ERROR, "%s. When that is mended: orch-demo resume --state %s", run->end_reason, state);
 }
 
 static int give_answers(struct run *run, const struct options *options, const struct setup *setup)
@@ -284,7 +287,7 @@ int command_run(const struct options *options, bool resume)
 	}
 	code = loop(&run, state);
 	if (code == EXIT_FINE)
-		code = end_code(&run);
+		code = end_code(&run, state);
 out:
 	control_free(run.control);
 	orch_pipeline_unref(run.pipeline);

@@ -47,6 +47,15 @@ void step_on_operation(void *userdata, orch_principal *principal, const char *op
 	orch_pipeline *p = userdata;
 	attempt_operation(p, principal, operation, event, code ? code : "", http_status,
 			  quota_resets_at_ms);
+	/* No journal, no operation: that says nothing about the work, and another attempt would meet it again. */
+	if (code && !strcmp(code, "journal") && !p->failure) {
+		orch_error *error = NULL;
+		orch_fail(&error, ORCH_ENOSPC, 0, "journal",
+			  "the broker could not record an operation in the journal of %s (no space left?): "
+			  "make room and resume",
+			  p->state_dir);
+		pipeline_fail(p, error);
+	}
 	pipeline_schedule(p);
 }
 
