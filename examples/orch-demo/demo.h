@@ -66,8 +66,10 @@ uint32_t role_number(const char *name, size_t length);
 int fail(const char *what, orch_error *error);
 int fail_text(int exit_code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 orch_ctx *demo_ctx(void);
-/* A program or data file beside this one (build tree) or installed; the caller frees; NULL if there is none. */
-char *find_beside(const char *in_build_tree, const char *installed);
+/* NAME relative to this program's folder; the caller frees; NULL if it is not there. */
+char *find_beside(const char *name);
+/* A data file of the source tree, or of the installation if this program is installed. The caller frees. */
+char *data_path(const char *in_source_tree, const char *installed);
 char *format_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The whole file, NUL-terminated; NULL with errno. */
 char *read_file(const char *path, size_t limit, size_t *ret_length);

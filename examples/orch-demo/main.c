@@ -123,23 +123,31 @@ bool write_file(const char *path, const char *text)
 	return good;
 }
 
-char *find_beside(const char *in_build_tree, const char *installed)
+char *find_beside(const char *name)
 {
 	char self[4096];
 	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	if (length > 0) {
-		self[length] = '\0';
-		char *slash = strrchr(self, '/');
-		if (slash)
-			*slash = '\0';
-		char *path = format_text("%s/%s", self, in_build_tree);
-		if (access(path, F_OK) == 0)
-			return path;
-		free(path);
-	}
-	if (access(installed, F_OK) == 0)
-		return strdup(installed);
+	if (length <= 0)
+		return NULL;
+	self[length] = '\0';
+	char *slash = strrchr(self, '/');
+	if (slash)
+		*slash = '\0';
+	char *path = format_text("%s/%s", self, name);
+	if (access(path, F_OK) == 0)
+		return path;
+	free(path);
 	return NULL;
+}
+
+char *data_path(const char *in_source_tree, const char *installed)
+{
+	/* In the build tree the provider's folder is next to ours. */
+	char *neighbour = find_beside("../synth-provider/synth-provider");
+	char *path = neighbour ? format_text("%s/%s", DEMO_SOURCE_DIR, in_source_tree)
+			       : format_text("%s/%s", DEMO_DATA_DIR, installed);
+	free(neighbour);
+	return path;
 }
 
 static void log_line(void *userdata, uint32_t level, const char *message)

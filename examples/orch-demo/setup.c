@@ -23,8 +23,7 @@ static const char *text_of(const json_t *object, const char *name)
 
 static char *scenarios_folder(void)
 {
-	return access(DEMO_SOURCE_DIR "/scenarios", F_OK) == 0 ? strdup(DEMO_SOURCE_DIR "/scenarios")
-							       : strdup(DEMO_DATA_DIR "/scenarios");
+	return data_path("scenarios", "scenarios");
 }
 
 static char *scenario_idea(const char *folder)
@@ -138,12 +137,11 @@ static char *read_key(const struct options *options, const char *provider)
 static json_t *load_prices(void)
 {
 	json_error_t where;
-	const char *path = access(DEMO_SOURCE_DIR "/orch-demo/prices.json", R_OK) == 0
-				   ? DEMO_SOURCE_DIR "/orch-demo/prices.json"
-				   : DEMO_DATA_DIR "/prices.json";
+	char *path = data_path("orch-demo/prices.json", "prices.json");
 	json_t *prices = json_load_file(path, 0, &where);
 	if (!prices)
 		fail_text(EXIT_ERROR, "%s:%d: %s", path, where.line, where.text);
+	free(path);
 	return prices;
 }
 
@@ -375,7 +373,9 @@ int setup_load(const char *state, const struct options *options, struct setup *s
 /* Starts examples/synth-provider in a scope of its own and waits for the line that says where it listens. */
 static int start_synthetic(struct setup *setup, const char *state, orch_ctx *ctx, orch_scope **ret_scope)
 {
-	char *program = find_beside("../synth-provider/synth-provider", DEMO_LIBEXEC_DIR "/synth-provider");
+	char *program = find_beside("../synth-provider/synth-provider");
+	if (!program)
+		program = find_beside("synth-provider");
 	if (!program)
 		return fail_text(EXIT_ERROR, "synth-provider is missing: it is built and installed with orch-demo");
 	char port[16], *log = format_text("%s/provider.ndjson", state),
