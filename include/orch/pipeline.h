@@ -95,12 +95,21 @@ typedef void (*orch_pipeline_event_fn)(void *userdata, const char *json);
 ORCH_API int32_t orch_pipeline_on_event(orch_pipeline *pipeline, orch_pipeline_event_fn fn, void *userdata,
 					orch_destroy_fn destroy, orch_error **reterr);
 
-/* Starts or resumes; goes on inside the context's loop. ORCH_ESTATE: started already. Since 0.1. */
+/*
+ * Starts or resumes: probes what is enforced on this host (seconds), takes the run in or recovers it; then it
+ * goes on inside the context's loop.
+ *
+ * ORCH_ESTATE: started already, or a role has no executor; ORCH_EUNENFORCEABLE and other errors of
+ * orch_sandbox_report_run(); ORCH_ECORRUPT: a sealed document was changed; ORCH_EDEADLK: called inside a
+ * callback; errors of orch_journal_record() and orch_journal_recover(). Since 0.1.
+ */
 ORCH_API int32_t orch_pipeline_start(orch_pipeline *pipeline, orch_error **reterr);
 /*
  * Starts if need be and waits for the end. `ret_state`: ORCH_RUN_DELIVERED, PARTIAL or ABORTED.
  * ORCH_ENEEDHUMAN: it waits for answers that nobody will give (answer_timeout_ms -1 and no answers):
- * questions.json in the state folder is the template. ORCH_ETIMEDOUT, ORCH_EDEADLK. Since 0.1.
+ * questions.json in the state folder is the template. ORCH_ENOSPC, ORCH_EPOISONED and others: the instance
+ * can not go on; everything that ran is killed, and the run can be resumed. ORCH_ETIMEDOUT, ORCH_EDEADLK.
+ * Since 0.1.
  */
 ORCH_API int32_t orch_pipeline_run(orch_pipeline *pipeline, int64_t timeout_ms, uint32_t *ret_state,
 				   orch_error **reterr);
@@ -123,8 +132,10 @@ ORCH_API uint32_t orch_pipeline_state(const orch_pipeline *pipeline);
 ORCH_API uint32_t orch_pipeline_overlays(const orch_pipeline *pipeline);
 /* "INTAKE", "CLARIFY", ... Static storage. Since 0.1. */
 ORCH_API const char *orch_run_state_name(uint32_t state);
-/* The living state as JSON (stages, tasks, spending, questions). The caller frees it with
- * orch_string_free(). Since 0.1. */
+/*
+ * The living state as JSON (stages, tasks, spending, questions). The caller frees it with orch_string_free().
+ * Since 0.1.
+ */
 ORCH_API int32_t orch_pipeline_status(orch_pipeline *pipeline, char **ret_json, orch_error **reterr);
 /*
  * The same from the journal of a run that no instance has in hand. ORCH_ELOCKED: it runs; ORCH_ENOENT.

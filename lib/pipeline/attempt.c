@@ -432,7 +432,9 @@ void attempt_operation(orch_pipeline *p, orch_principal *principal, const char *
 	if (!attempt)
 		return;
 	emit_operation(p, attempt, operation, event, code, http_status);
-	if (event == ORCH_OPERATION_REFUSED)
+	if (event == ORCH_OPERATION_REFUSED && (!strcmp(code, "no_upstream") || !strcmp(code, "no_price")))
+		on_miss(attempt, code, 0);
+	else if (event == ORCH_OPERATION_REFUSED)
 		on_refused(attempt, code, http_status);
 	if (strncmp(operation, "ai.", 3))
 		return;

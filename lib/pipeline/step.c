@@ -174,7 +174,11 @@ static char *blocked_reason(const orch_pipeline *p)
 
 static void step_executing(orch_pipeline *p)
 {
-	task_step(p);
+	/* What was not merged in time is not merged. */
+	if (p->model->close_now)
+		judge_drop_all(p);
+	else
+		task_step(p);
 	if (p->failure || in_flight(p))
 		return;
 	if (!tasks_are_over(p) && !p->model->close)
