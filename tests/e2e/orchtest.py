@@ -102,9 +102,10 @@ class Pen:
 
     def members(self):
         pids = set()
-        for procs in [self.path / "cgroup.procs", *self.path.glob("**/cgroup.procs")]:
+        # Groups come and go while they are walked: os.walk() passes over what is gone.
+        for folder, _, _ in os.walk(self.path):
             try:
-                pids.update(procs.read_text().split())
+                pids.update(pathlib.Path(folder, "cgroup.procs").read_text().split())
             except OSError:
                 pass
         return pids
@@ -118,15 +119,15 @@ class Pen:
         return True
 
     def groups(self):
-        return [str(path) for path in self.path.glob("**/orch-*") if path.is_dir()]
+        return [name for _, names, _ in os.walk(self.path) for name in names if name.startswith("orch-")]
 
     def remove(self):
         if self.members():
             (self.path / "cgroup.kill").write_text("1")
             self.empty_within(10)
-        for folder in sorted(self.path.glob("**/"), key=lambda path: -len(str(path))):
+        for folder, _, _ in os.walk(self.path, topdown=False):
             try:
-                folder.rmdir()
+                os.rmdir(folder)
             except OSError:
                 pass
 
