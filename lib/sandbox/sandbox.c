@@ -192,7 +192,7 @@ static int32_t limit_memory(orch_sandbox *sandbox, orch_error **reterr)
 				 "protection "
 				 "degradable",
 				 cgroup);
-	orch_ctx_logf(sandbox->ctx, ORCH_LOG_WARNING,
+	orch_ctx_logf(sandbox->ctx, ORCH_LOG_NOTICE,
 		      "sandbox: memory is not limited, its cgroup has no memory controller");
 	return 0;
 }
