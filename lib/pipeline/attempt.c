@@ -147,7 +147,7 @@ static json_t *attempt_row(const json_t *record)
 #define ATTEMPT_KEY "attempt/%s-%s-%s/%lld/"
 #define ATTEMPT_KEY_OF(record)                                                                     \
 	json_text(record, "role"), json_text(record, "stage"), json_text(record, "task"),          \
-	    (long long)json_int(record, "attempt")
+		(long long)json_int(record, "attempt")
 
 /* --- the end --------------------------------------------------------------------------------- */
 
@@ -208,12 +208,13 @@ static json_t *death_record(const struct attempt *attempt, const json_t *record)
 		orch_principal_spent(attempt->principal, &requests, &tokens, &micro_usd);
 	json_t *row = attempt_row(record);
 	json_t *rest = json_pack(
-	    "{s:s, s:i, s:o, s:s, s:o, s:I, s:I, s:I, s:i, s:i}", "end", attempt->end, "status",
-	    attempt->status, "message", json_foreign(attempt->message, 4000), "verdict",
-	    attempt->verdict ? attempt->verdict : "NOT_STARTED", "certificate",
-	    json_foreign(attempt->certificate ? attempt->certificate : "", 20000), "requests",
-	    (json_int_t)requests, "tokens", (json_int_t)tokens, "micro_usd", (json_int_t)micro_usd,
-	    "settled", (int)attempt->settled, "unknown", (int)attempt->unknown);
+		"{s:s, s:i, s:o, s:s, s:o, s:I, s:I, s:I, s:i, s:i}", "end", attempt->end, "status",
+		attempt->status, "message", json_foreign(attempt->message, 4000), "verdict",
+		attempt->verdict ? attempt->verdict : "NOT_STARTED", "certificate",
+		json_foreign(attempt->certificate ? attempt->certificate : "", 20000), "requests",
+		(json_int_t)requests, "tokens", (json_int_t)tokens, "micro_usd",
+		(json_int_t)micro_usd, "settled", (int)attempt->settled, "unknown",
+		(int)attempt->unknown);
 	if (!row || !rest || json_object_update(row, rest) < 0) {
 		json_decref(row);
 		row = NULL;
@@ -393,9 +394,9 @@ static void on_miss(struct attempt *attempt, const char *code, int32_t http_stat
 	if (attempt->reached)
 		return;
 	free(attempt->miss);
-	attempt->miss =
-	    http_status ? orch_strdup_printf("the provider answers with HTTP %d", (int)http_status)
-			: strdup(code);
+	attempt->miss = http_status ? orch_strdup_printf("the provider answers with HTTP %d",
+							 (int)http_status)
+				    : strdup(code);
 	if (!attempt->misses++)
 		attempt->first_miss_us = orch_monotonic_us();
 	if (attempt->misses >= UNREACHABLE_REQUESTS ||
@@ -432,7 +433,8 @@ void attempt_operation(orch_pipeline *p, orch_principal *principal, const char *
 	if (!attempt)
 		return;
 	emit_operation(p, attempt, operation, event, code, http_status);
-	if (event == ORCH_OPERATION_REFUSED && (!strcmp(code, "no_upstream") || !strcmp(code, "no_price")))
+	if (event == ORCH_OPERATION_REFUSED &&
+	    (!strcmp(code, "no_upstream") || !strcmp(code, "no_price")))
 		on_miss(attempt, code, 0);
 	else if (event == ORCH_OPERATION_REFUSED)
 		on_refused(attempt, code, http_status);
@@ -517,7 +519,7 @@ static int32_t add_grants(struct attempt *attempt, orch_error **reterr)
 	if (code == 0 && grant.operation)
 		code = orch_principal_grant(attempt->principal, &grant, reterr);
 	const struct task_plan *task =
-	    attempt->role == ORCH_ROLE_EXECUTOR ? task_of_plan(p, attempt->task) : NULL;
+		attempt->role == ORCH_ROLE_EXECUTOR ? task_of_plan(p, attempt->task) : NULL;
 	for (size_t i = 0; code == 0 && task && i < task->operation_count; i++) {
 		const char *type = task->operations[i].type;
 		uint64_t uses = 0;
@@ -548,9 +550,9 @@ static int32_t run_job(struct attempt *attempt, orch_error **reterr)
 	orch_pipeline *p = attempt->pipeline;
 	int32_t code = add_grants(attempt, reterr);
 	if (code == 0)
-		code =
-		    orch_broker_add_listener(p->broker, orch_sandbox_listener_fd(attempt->sandbox),
-					     attempt->principal, reterr);
+		code = orch_broker_add_listener(p->broker,
+						orch_sandbox_listener_fd(attempt->sandbox),
+						attempt->principal, reterr);
 	if (code < 0)
 		return code;
 	struct orch_job_opts job;
@@ -613,7 +615,7 @@ static int32_t make_sandbox(struct attempt *attempt, orch_error **reterr)
 {
 	orch_pipeline *p = attempt->pipeline;
 	_cleanup_free_ char *label = orch_strdup_printf(
-	    "%s %s %s %u", p->model->run, attempt->stage, attempt->task, attempt->number);
+		"%s %s %s %u", p->model->run, attempt->stage, attempt->task, attempt->number);
 	struct orch_sandbox_opts opts;
 	orch_sandbox_opts_init(&opts);
 	opts.net = ORCH_NET_BROKER;
@@ -639,7 +641,7 @@ static void open_events(struct attempt *attempt)
 	_cleanup_free_ char *path = folder ? path_join(folder, "events.ndjson") : NULL;
 	if (path && make_dir(folder, 0700, NULL) == 0)
 		attempt->events_fd =
-		    open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+			open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
 /* A workspace that can not be laid out is the host's trouble: the run stops, and can be resumed. */
@@ -746,11 +748,11 @@ int32_t attempt_recover(orch_pipeline *p, orch_error **reterr)
 			continue;
 		/* With its certificate it is over all the same, and its work is still there. */
 		int32_t code =
-		    json_object_get(attempt, "verdict")
-			? record_end(p, attempt, json_text(attempt, "end"),
-				     json_text(attempt, "message"), reterr)
-			: record_end(p, attempt, "LOST",
-				     "the coordinator died; its load died with it", reterr);
+			json_object_get(attempt, "verdict")
+				? record_end(p, attempt, json_text(attempt, "end"),
+					     json_text(attempt, "message"), reterr)
+				: record_end(p, attempt, "LOST",
+					     "the coordinator died; its load died with it", reterr);
 		if (code < 0)
 			return code;
 	}

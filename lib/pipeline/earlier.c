@@ -74,7 +74,7 @@ int32_t earlier_load(orch_pipeline *p, orch_error **reterr)
 	if (code < 0)
 		return code;
 	p->earlier_dir =
-	    orch_strdup_printf("%s/%s/" ORCH_FOLDER, p->trees_dir, p->model->repo_tree);
+		orch_strdup_printf("%s/%s/" ORCH_FOLDER, p->trees_dir, p->model->repo_tree);
 	if (!p->earlier_dir)
 		return orch_fail_memory(reterr);
 	struct stat status;
@@ -104,7 +104,7 @@ char **earlier_required(const orch_pipeline *p)
 	if (!p->earlier_checks)
 		return NULL;
 	const json_t *base =
-	    model_verification(p->model, "earlier", NO_TASK, 0, p->model->base_tree);
+		model_verification(p->model, "earlier", NO_TASK, 0, p->model->base_tree);
 	char **ids = calloc(p->earlier_checks->count + 1, sizeof(*ids));
 	size_t count = 0;
 	for (size_t i = 0; ids && i < p->earlier_checks->count; i++) {
@@ -218,17 +218,17 @@ static int32_t join_checks(orch_pipeline *p, const char *orch_dir, const char *f
 		_cleanup_free_ void *bytes = NULL;
 		size_t length = 0;
 		_cleanup_free_ char *id =
-		    id_is_taken(taken, check->id)
-			? orch_strdup_printf("%s-%s", check->id, p->model->run)
-			: strdup(check->id);
+			id_is_taken(taken, check->id)
+				? orch_strdup_printf("%s-%s", check->id, p->model->run)
+				: strdup(check->id);
 		_cleanup_free_ char *file =
-		    file_is_taken(taken, check->file)
-			? orch_strdup_printf("checks/%s/%s", p->model->run, check->file)
-			: strdup(check->file);
+			file_is_taken(taken, check->file)
+				? orch_strdup_printf("checks/%s/%s", p->model->run, check->file)
+				: strdup(check->file);
 		if (!id || !file)
 			return orch_fail_memory(reterr);
-		int32_t code =
-		    tree_read_file(from_dir, check->file, DOCUMENT_LIMIT, &bytes, &length, reterr);
+		int32_t code = tree_read_file(from_dir, check->file, DOCUMENT_LIMIT, &bytes,
+					      &length, reterr);
 		if (code == 0)
 			code = put(orch_dir, file, bytes, length, reterr);
 		if (code < 0)
@@ -274,7 +274,7 @@ static int32_t put_joined(orch_pipeline *p, const char *orch_dir, orch_error **r
 	joined_spec(p, &spec);
 	orch_buf_puts(&checks, "<checks xmlns=\"urn:orch:checks:1\">\n");
 	int32_t code =
-	    join_checks(p, orch_dir, p->earlier_dir, p->earlier_checks, NULL, &checks, reterr);
+		join_checks(p, orch_dir, p->earlier_dir, p->earlier_checks, NULL, &checks, reterr);
 	if (code == 0)
 		code = join_checks(p, orch_dir, p->sealed_dir, p->checks, p->earlier_checks,
 				   &checks, reterr);

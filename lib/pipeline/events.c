@@ -117,12 +117,12 @@ static void emit_task(orch_pipeline *p, const json_t *record)
 
 static void emit_attempt(orch_pipeline *p, const json_t *record)
 {
-	json_t *event =
-	    EVENT("attempt", "id", "role", "stage", "task", "attempt", "end", "message", "refused");
+	json_t *event = EVENT("attempt", "id", "role", "stage", "task", "attempt", "end", "message",
+			      "refused");
 	if (event && json_object_get(record, "end")) {
-		const json_t *attempt =
-		    model_attempt(p->model, json_text(record, "role"), json_text(record, "stage"),
-				  json_text(record, "task"), (uint32_t)json_int(record, "attempt"));
+		const json_t *attempt = model_attempt(
+			p->model, json_text(record, "role"), json_text(record, "stage"),
+			json_text(record, "task"), (uint32_t)json_int(record, "attempt"));
 		json_object_set(event, "id", json_object_get(attempt, "id"));
 		json_t *verdict = json_object_get(attempt, "verdict");
 		if (verdict)
@@ -137,7 +137,7 @@ static void emit_attempt(orch_pipeline *p, const json_t *record)
 static void emit_verify(orch_pipeline *p, const json_t *record)
 {
 	json_t *event =
-	    EVENT("verify", "purpose", "task", "attempt", "tree", "all_passed", "error");
+		EVENT("verify", "purpose", "task", "attempt", "tree", "all_passed", "error");
 	int64_t passed = 0, failed = 0;
 	size_t i;
 	json_t *result;
@@ -188,8 +188,9 @@ void event_of_record(orch_pipeline *p, const char *kind, const json_t *record)
 		emit_attempt(p, record);
 	else if (!strcmp(kind, "judgement"))
 		emit_stage(
-		    p, EVENT("stage", "stage", "role", "task", "attempt", "accepted", "evidence"),
-		    "SENT_BACK");
+			p,
+			EVENT("stage", "stage", "role", "task", "attempt", "accepted", "evidence"),
+			"SENT_BACK");
 	else if (!strcmp(kind, "verify"))
 		emit_verify(p, record);
 	else if (!strcmp(kind, "merge"))

@@ -160,7 +160,7 @@ static bool accept(orch_pipeline *p)
 	if (p->model->accept)
 		return true;
 	const json_t *verification =
-	    model_verification(p->model, "accept", NO_TASK, 0, p->product_tree);
+		model_verification(p->model, "accept", NO_TASK, 0, p->product_tree);
 	if (!verification) {
 		struct judge_set sets[2];
 		char **earlier = NULL;
@@ -218,7 +218,7 @@ static int32_t add_commit(orch_pipeline *p, const char *tree, char *message, int
 		return orch_fail_memory(reterr);
 	}
 	p->commits[p->commit_count++] = (struct delivery_commit){
-	    .tree_hash = hash, .message = message, .time_s = time_ms / 1000};
+		.tree_hash = hash, .message = message, .time_s = time_ms / 1000};
 	return 0;
 }
 
@@ -246,9 +246,9 @@ static int32_t make_commits(orch_pipeline *p, orch_error **reterr)
 	if (code < 0)
 		return code;
 	return add_commit(
-	    p, p->product_tree,
-	    orch_strdup_printf("orch: specification and checks of run %s\n", p->model->run),
-	    json_int(p->model->accept, "time_ms"), reterr);
+		p, p->product_tree,
+		orch_strdup_printf("orch: specification and checks of run %s\n", p->model->run),
+		json_int(p->model->accept, "time_ms"), reterr);
 }
 
 static void on_delivered(void *userdata, const char *head_commit, const char *deaths,
@@ -280,14 +280,14 @@ static void deliver(orch_pipeline *p)
 		code = make_commits(p, &error);
 	if (code == 0) {
 		const struct delivery delivery = {
-		    .trees_dir = p->trees_dir,
-		    .work_dir = work,
-		    .product_dir = p->product_dir,
-		    .staging_dir = p->model->repo ? p->staging_dir : NULL,
-		    .base_commit = p->model->base_commit,
-		    .branch = p->branch,
-		    .commits = p->commits,
-		    .commit_count = p->commit_count,
+			.trees_dir = p->trees_dir,
+			.work_dir = work,
+			.product_dir = p->product_dir,
+			.staging_dir = p->model->repo ? p->staging_dir : NULL,
+			.base_commit = p->model->base_commit,
+			.branch = p->branch,
+			.commits = p->commits,
+			.commit_count = p->commit_count,
 		};
 		code = deliver_start(p->ctx, &delivery, on_delivered, p, &p->git, &error);
 	}
@@ -361,13 +361,13 @@ static int32_t write_report(orch_pipeline *p, orch_error **reterr)
 	json_t *tests = junit_model(report);
 	code = write_report_file(p, "report.json", json_dumps(report, JSON_INDENT(1)), reterr);
 	if (code == 0)
-		code =
-		    write_report_file(p, "junit.xml", tests ? report_junit(tests) : NULL, reterr);
+		code = write_report_file(p, "junit.xml", tests ? report_junit(tests) : NULL,
+					 reterr);
 	if (code == 0)
 		code = write_report_file(p, "report.html", report_html(report), reterr);
 	if (code == 0)
-		code =
-		    write_report_file(p, "report.txt", report_text(report, TEXT_COLUMNS), reterr);
+		code = write_report_file(p, "report.txt", report_text(report, TEXT_COLUMNS),
+					 reterr);
 	json_decref(tests);
 	json_decref(report);
 	return code;
@@ -410,8 +410,8 @@ void finish_end(orch_pipeline *p)
 	if (!p->product_path && p->model->delivery)
 		p->product_path = strdup(p->product_dir);
 	p->over = true;
-	event_emit(
-	    p, json_pack("{s:s, s:s}", "event", "report", "path", orch_pipeline_report_path(p)));
+	event_emit(p, json_pack("{s:s, s:s}", "event", "report", "path",
+				orch_pipeline_report_path(p)));
 	event_emit(p, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s*, s:s*, s:s*}", "event", "end",
 				"state", orch_run_state_name(p->model->state), "reason",
 				p->model->reason ? p->model->reason : "", "report",

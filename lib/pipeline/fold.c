@@ -4,50 +4,54 @@
 #include "fold.h"
 
 static const char *const task_state_names[] = {
-    [TASK_PENDING] = "PENDING",	  [TASK_READY] = "READY",	  [TASK_LEASED] = "LEASED",
-    [TASK_RUNNING] = "RUNNING",	  [TASK_SUBMITTED] = "SUBMITTED", [TASK_VERIFYING] = "VERIFYING",
-    [TASK_VERIFIED] = "VERIFIED", [TASK_MERGED] = "MERGED",	  [TASK_STALLED] = "STALLED",
-    [TASK_REJECTED] = "REJECTED", [TASK_CONFLICT] = "CONFLICT",	  [TASK_BLOCKED] = "BLOCKED",
+	[TASK_PENDING] = "PENDING",	[TASK_READY] = "READY",
+	[TASK_LEASED] = "LEASED",	[TASK_RUNNING] = "RUNNING",
+	[TASK_SUBMITTED] = "SUBMITTED", [TASK_VERIFYING] = "VERIFYING",
+	[TASK_VERIFIED] = "VERIFIED",	[TASK_MERGED] = "MERGED",
+	[TASK_STALLED] = "STALLED",	[TASK_REJECTED] = "REJECTED",
+	[TASK_CONFLICT] = "CONFLICT",	[TASK_BLOCKED] = "BLOCKED",
 };
 #define TASK_STATES (sizeof(task_state_names) / sizeof(task_state_names[0]))
 
 #define TO(state) (1u << (state))
 static const uint32_t task_changes[TASK_STATES] = {
-    [TASK_PENDING] = TO(TASK_READY) | TO(TASK_BLOCKED),
-    [TASK_READY] = TO(TASK_LEASED) | TO(TASK_BLOCKED),
-    /* READY again: an attempt that says nothing about the work, such as one whose coordinator died.
-     */
-    [TASK_LEASED] = TO(TASK_RUNNING) | TO(TASK_READY) | TO(TASK_REJECTED) | TO(TASK_BLOCKED),
-    [TASK_RUNNING] = TO(TASK_SUBMITTED) | TO(TASK_READY) | TO(TASK_STALLED) | TO(TASK_REJECTED) |
-		     TO(TASK_BLOCKED),
-    [TASK_SUBMITTED] = TO(TASK_VERIFYING) | TO(TASK_REJECTED) | TO(TASK_BLOCKED),
-    [TASK_VERIFYING] = TO(TASK_VERIFIED) | TO(TASK_REJECTED) | TO(TASK_BLOCKED),
-    [TASK_VERIFIED] = TO(TASK_MERGED) | TO(TASK_REJECTED) | TO(TASK_CONFLICT) | TO(TASK_BLOCKED),
-    [TASK_MERGED] = 0,
-    [TASK_STALLED] = TO(TASK_LEASED) | TO(TASK_BLOCKED),
-    [TASK_REJECTED] = TO(TASK_LEASED) | TO(TASK_BLOCKED),
-    [TASK_CONFLICT] = TO(TASK_LEASED) | TO(TASK_BLOCKED),
-    [TASK_BLOCKED] = 0,
+	[TASK_PENDING] = TO(TASK_READY) | TO(TASK_BLOCKED),
+	[TASK_READY] = TO(TASK_LEASED) | TO(TASK_BLOCKED),
+	/* READY again: an attempt that says nothing about the work, such as one whose coordinator
+	 * died.
+	 */
+	[TASK_LEASED] = TO(TASK_RUNNING) | TO(TASK_READY) | TO(TASK_REJECTED) | TO(TASK_BLOCKED),
+	[TASK_RUNNING] = TO(TASK_SUBMITTED) | TO(TASK_READY) | TO(TASK_STALLED) |
+			 TO(TASK_REJECTED) | TO(TASK_BLOCKED),
+	[TASK_SUBMITTED] = TO(TASK_VERIFYING) | TO(TASK_REJECTED) | TO(TASK_BLOCKED),
+	[TASK_VERIFYING] = TO(TASK_VERIFIED) | TO(TASK_REJECTED) | TO(TASK_BLOCKED),
+	[TASK_VERIFIED] =
+		TO(TASK_MERGED) | TO(TASK_REJECTED) | TO(TASK_CONFLICT) | TO(TASK_BLOCKED),
+	[TASK_MERGED] = 0,
+	[TASK_STALLED] = TO(TASK_LEASED) | TO(TASK_BLOCKED),
+	[TASK_REJECTED] = TO(TASK_LEASED) | TO(TASK_BLOCKED),
+	[TASK_CONFLICT] = TO(TASK_LEASED) | TO(TASK_BLOCKED),
+	[TASK_BLOCKED] = 0,
 };
 
 static const char *const run_state_names[] = {
-    [ORCH_RUN_INTAKE] = "INTAKE",	[ORCH_RUN_CLARIFY] = "CLARIFY",
-    [ORCH_RUN_FROZEN] = "FROZEN",	[ORCH_RUN_PLANNED] = "PLANNED",
-    [ORCH_RUN_EXECUTING] = "EXECUTING", [ORCH_RUN_ACCEPTING] = "ACCEPTING",
-    [ORCH_RUN_DELIVERED] = "DELIVERED", [ORCH_RUN_PARTIAL] = "PARTIAL",
-    [ORCH_RUN_ABORTED] = "ABORTED",
+	[ORCH_RUN_INTAKE] = "INTAKE",	    [ORCH_RUN_CLARIFY] = "CLARIFY",
+	[ORCH_RUN_FROZEN] = "FROZEN",	    [ORCH_RUN_PLANNED] = "PLANNED",
+	[ORCH_RUN_EXECUTING] = "EXECUTING", [ORCH_RUN_ACCEPTING] = "ACCEPTING",
+	[ORCH_RUN_DELIVERED] = "DELIVERED", [ORCH_RUN_PARTIAL] = "PARTIAL",
+	[ORCH_RUN_ABORTED] = "ABORTED",
 };
 #define RUN_STATES (sizeof(run_state_names) / sizeof(run_state_names[0]))
 
 #define ENDED (TO(ORCH_RUN_PARTIAL) | TO(ORCH_RUN_ABORTED))
 static const uint32_t run_changes[RUN_STATES] = {
-    [0] = TO(ORCH_RUN_INTAKE),
-    [ORCH_RUN_INTAKE] = TO(ORCH_RUN_CLARIFY) | ENDED,
-    [ORCH_RUN_CLARIFY] = TO(ORCH_RUN_FROZEN) | ENDED,
-    [ORCH_RUN_FROZEN] = TO(ORCH_RUN_PLANNED) | ENDED,
-    [ORCH_RUN_PLANNED] = TO(ORCH_RUN_EXECUTING) | ENDED,
-    [ORCH_RUN_EXECUTING] = TO(ORCH_RUN_ACCEPTING) | ENDED,
-    [ORCH_RUN_ACCEPTING] = TO(ORCH_RUN_DELIVERED) | ENDED,
+	[0] = TO(ORCH_RUN_INTAKE),
+	[ORCH_RUN_INTAKE] = TO(ORCH_RUN_CLARIFY) | ENDED,
+	[ORCH_RUN_CLARIFY] = TO(ORCH_RUN_FROZEN) | ENDED,
+	[ORCH_RUN_FROZEN] = TO(ORCH_RUN_PLANNED) | ENDED,
+	[ORCH_RUN_PLANNED] = TO(ORCH_RUN_EXECUTING) | ENDED,
+	[ORCH_RUN_EXECUTING] = TO(ORCH_RUN_ACCEPTING) | ENDED,
+	[ORCH_RUN_ACCEPTING] = TO(ORCH_RUN_DELIVERED) | ENDED,
 };
 
 const char *task_state_name(uint32_t state)
@@ -193,10 +197,11 @@ struct model *model_free(struct model *model)
 	if (!model)
 		return NULL;
 	free_tasks(model->tasks, model->task_count);
-	json_t *const values[] = {
-	    model->grants,   model->channels, model->recovery, model->seals,  model->answers,
-	    model->attempts, model->reviews,  model->merges,   model->accept, model->verifications,
-	    model->owntests, model->delivery, model->early};
+	json_t *const values[] = {model->grants,	model->channels, model->recovery,
+				  model->seals,		model->answers,	 model->attempts,
+				  model->reviews,	model->merges,	 model->accept,
+				  model->verifications, model->owntests, model->delivery,
+				  model->early};
 	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
 		json_decref(values[i]);
 	char *const texts[] = {model->run,	 model->idea,	     model->repo,
@@ -326,11 +331,11 @@ static int32_t fold_intake(struct model *model, const char *key, json_t *record,
 		const char *member;
 		size_t offset;
 	} texts[] = {
-	    {"run", offsetof(struct model, run)},
-	    {"idea", offsetof(struct model, idea)},
-	    {"repo", offsetof(struct model, repo)},
-	    {"base_rev", offsetof(struct model, base_rev)},
-	    {"description", offsetof(struct model, description)},
+		{"run", offsetof(struct model, run)},
+		{"idea", offsetof(struct model, idea)},
+		{"repo", offsetof(struct model, repo)},
+		{"base_rev", offsetof(struct model, base_rev)},
+		{"description", offsetof(struct model, description)},
 	};
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		char **target = (char **)(void *)((char *)model + texts[i].offset);
@@ -363,8 +368,8 @@ static int32_t fold_instance(struct model *model, json_t *record)
 	/* What an instance that died had on stays off until the new one finds it again. */
 	model->overlays &= ~ORCH_OVERLAY_RECOVERING;
 	model->active_ms += model->last_ms > model->instance_first_ms
-				? model->last_ms - model->instance_first_ms
-				: 0;
+				    ? model->last_ms - model->instance_first_ms
+				    : 0;
 	model->instance_first_ms = json_int(record, "time_ms");
 	return 0;
 }
@@ -400,7 +405,7 @@ static int32_t fold_overlay(struct model *model, const char *key, json_t *record
 		model->overlays &= ~overlay;
 	if (overlay == ORCH_OVERLAY_QUOTA_WAIT)
 		model->quota_until_ms =
-		    json_bool(record, "on") ? json_int(record, "resets_at_ms") : 0;
+			json_bool(record, "on") ? json_int(record, "resets_at_ms") : 0;
 	return 0;
 }
 
@@ -459,10 +464,10 @@ static int32_t fold_seal(struct model *model, const char *key, json_t *record, o
 	static const struct {
 		const char *document, *role, *stage;
 	} sealed_by[] = {
-	    {"questions", "planner", "clarify"},
-	    {"spec", "planner", "specify"},
-	    {"checks", "checker", "check"},
-	    {"plan", "planner", "plan"},
+		{"questions", "planner", "clarify"},
+		{"spec", "planner", "specify"},
+		{"checks", "checker", "check"},
+		{"plan", "planner", "plan"},
 	};
 	const char *document = json_text(record, "document");
 	size_t i = 0;
@@ -494,7 +499,7 @@ static int32_t fold_attempt(struct model *model, const char *key, json_t *record
 	const char *role = json_text(record, "role"), *stage = json_text(record, "stage");
 	const char *task = json_text(record, "task");
 	json_t *attempt =
-	    model_attempt(model, role, stage, task, (uint32_t)json_int(record, "attempt"));
+		model_attempt(model, role, stage, task, (uint32_t)json_int(record, "attempt"));
 	if (json_object_get(record, "id")) {
 		if (attempt)
 			return corrupt(reterr, key, "the attempt exists already");
@@ -520,8 +525,8 @@ static int32_t fold_attempt_end(struct model *model, const char *key, json_t *re
 	if (code < 0 || json_object_get(record, "id"))
 		return code;
 	json_t *attempt =
-	    model_attempt(model, json_text(record, "role"), json_text(record, "stage"),
-			  json_text(record, "task"), (uint32_t)json_int(record, "attempt"));
+		model_attempt(model, json_text(record, "role"), json_text(record, "stage"),
+			      json_text(record, "task"), (uint32_t)json_int(record, "attempt"));
 	json_object_set(attempt, "ended_ms", json_object_get(record, "time_ms"));
 	return json_object_set_new(attempt, "ended", json_true()) < 0 ? orch_fail_memory(reterr)
 								      : 0;
@@ -644,11 +649,11 @@ static int32_t fold_known(struct model *model, const char *kind, const char *key
 static bool kind_is_ours(const char *kind)
 {
 	static const char *const kinds[] = {
-	    "run.intake",  "run.instance", "run.channels", "run.base", "run.state",
-	    "run.overlay", "run.stop",	   "run.close",	   "recovery", "answer",
-	    "run.answers", "seal",	   "attempt",	   "death",    "judgement",
-	    "task.state",  "verify",	   "review",	   "merge",    "owntests",
-	    "accept",	   "delivery"};
+		"run.intake",  "run.instance", "run.channels", "run.base", "run.state",
+		"run.overlay", "run.stop",     "run.close",    "recovery", "answer",
+		"run.answers", "seal",	       "attempt",      "death",	   "judgement",
+		"task.state",  "verify",       "review",       "merge",	   "owntests",
+		"accept",      "delivery"};
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if (!strcmp(kinds[i], kind))
 			return true;

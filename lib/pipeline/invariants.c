@@ -4,7 +4,7 @@
 #include "pipeline-private.h"
 
 static void add(json_t *rows, const char *name, bool holds, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+	__attribute__((format(printf, 4, 5)));
 static void add(json_t *rows, const char *name, bool holds, const char *format, ...)
 {
 	va_list arguments;
@@ -129,10 +129,10 @@ static void within_budget(orch_pipeline *p, json_t *rows)
 		return;
 	}
 	bool holds =
-	    (!model->max_requests || spent.requests <= model->max_requests + 1) &&
-	    (!model->max_tokens || spent.tokens <= model->max_tokens + spent.largest_tokens) &&
-	    (!model->max_micro_usd ||
-	     spent.micro_usd <= model->max_micro_usd + spent.largest_micro_usd);
+		(!model->max_requests || spent.requests <= model->max_requests + 1) &&
+		(!model->max_tokens || spent.tokens <= model->max_tokens + spent.largest_tokens) &&
+		(!model->max_micro_usd ||
+		 spent.micro_usd <= model->max_micro_usd + spent.largest_micro_usd);
 	add(rows, "spent at most the cap and one call in flight", holds,
 	    "%llu requests (cap %llu), %llu tokens (cap %llu), %llu micro-USD (cap %llu); a cap of "
 	    "0 is none",
@@ -164,7 +164,7 @@ static void operations_known(orch_pipeline *p, json_t *rows)
 	struct operations operations = {0};
 	orch_error *error = NULL;
 	bool read =
-	    orch_journal_each(p->journal, "notify.", count_operation, &operations, &error) == 0;
+		orch_journal_each(p->journal, "notify.", count_operation, &operations, &error) == 0;
 	add(rows, "every operation with an effect outside has a known outcome",
 	    read && !operations.unknown,
 	    "%s%zu operations: %zu done, %zu known not to have happened, %zu unknown or with a "
@@ -204,7 +204,7 @@ static void checks_can_fail(const orch_pipeline *p, json_t *rows)
 	add(rows, "every check failed on the base tree and on the stub", complete && !good,
 	    "%zu checks; %zu results on base and stub, %zu of them no failure", count,
 	    json_array_size(json_object_get(base, "results")) +
-		json_array_size(json_object_get(stub, "results")),
+		    json_array_size(json_object_get(stub, "results")),
 	    good);
 }
 

@@ -138,15 +138,16 @@ static void add_result(struct judgement *judgement, const struct set *set,
 {
 	const struct check *check = find_check(set->checks, result->check_id);
 	json_array_append_new(
-	    judgement->results,
-	    json_pack("{s:s, s:s, s:b, s:b, s:s, s:i, s:i, s:o, s:I, s:I, s:I}", "check",
-		      result->check_id, "requirement", check ? check->requirement : "", "hidden",
-		      check && check->hidden, "earlier", set->earlier, "verdict",
-		      verdict_name(result->verdict), "passed", (int)result->passed, "failed",
-		      (int)result->failed, "detail",
-		      json_foreign(result->detail ? result->detail : "", DETAIL_LIMIT), "ms",
-		      (json_int_t)result->duration_ms, "check_uid", (json_int_t)result->check_uid,
-		      "product_uid", (json_int_t)result->product_uid));
+		judgement->results,
+		json_pack("{s:s, s:s, s:b, s:b, s:s, s:i, s:i, s:o, s:I, s:I, s:I}", "check",
+			  result->check_id, "requirement", check ? check->requirement : "",
+			  "hidden", check && check->hidden, "earlier", set->earlier, "verdict",
+			  verdict_name(result->verdict), "passed", (int)result->passed, "failed",
+			  (int)result->failed, "detail",
+			  json_foreign(result->detail ? result->detail : "", DETAIL_LIMIT), "ms",
+			  (json_int_t)result->duration_ms, "check_uid",
+			  (json_int_t)result->check_uid, "product_uid",
+			  (json_int_t)result->product_uid));
 	add_certificate(judgement->certificates, result->check_id, "check", result->check_death);
 	add_certificate(judgement->certificates, result->check_id, "product",
 			result->product_death);
@@ -202,11 +203,12 @@ static void judgement_over(struct judgement *judgement)
 		pipeline_fail(p, error);
 		return;
 	}
-	json_t *record = json_pack(
-	    "{s:s, s:s, s:I, s:s, s:b, s:b, s:s*, s:O, s:O}", "purpose", judgement->purpose, "task",
-	    judgement->task, "attempt", (json_int_t)judgement->attempt, "tree", judgement->tree,
-	    "stub", judgement->stub, "all_passed", judgement->all_passed, "error", judgement->error,
-	    "results", judgement->results, "certificates", judgement->certificates);
+	json_t *record = json_pack("{s:s, s:s, s:I, s:s, s:b, s:b, s:s*, s:O, s:O}", "purpose",
+				   judgement->purpose, "task", judgement->task, "attempt",
+				   (json_int_t)judgement->attempt, "tree", judgement->tree, "stub",
+				   judgement->stub, "all_passed", judgement->all_passed, "error",
+				   judgement->error, "results", judgement->results, "certificates",
+				   judgement->certificates);
 	run_store(p, "verify", record, "verify/%s/%s/%u/%.16s", judgement->purpose, judgement->task,
 		  judgement->attempt, judgement->tree);
 	judgement_unlink(judgement);
@@ -266,23 +268,23 @@ static void run_set(struct judgement *judgement)
 	_cleanup_free_ char *work_dir = orch_strdup_printf("%s/verify-%s", p->work_dir, random);
 	orch_error *error = NULL;
 	struct verify_opts opts = {
-	    .trees_dir = p->trees_dir,
-	    .tree_hash = judgement->stub ? tree_empty_hash : judgement->tree,
-	    .sealed_dir = set->sealed_dir,
-	    .work_dir = work_dir,
-	    .spec = set->spec,
-	    .checks = set->checks,
-	    .check_ids = (const char *const *)set->check_ids,
-	    .stub = judgement->stub,
+		.trees_dir = p->trees_dir,
+		.tree_hash = judgement->stub ? tree_empty_hash : judgement->tree,
+		.sealed_dir = set->sealed_dir,
+		.work_dir = work_dir,
+		.spec = set->spec,
+		.checks = set->checks,
+		.check_ids = (const char *const *)set->check_ids,
+		.stub = judgement->stub,
 	};
 	int32_t code = seal_check(p, &error);
 	if (code < 0) {
 		pipeline_fail(p, error);
 		return;
 	}
-	code = work_dir
-		   ? verify_start(p->ctx, &opts, on_verified, judgement, &judgement->verify, &error)
-		   : orch_fail_memory(&error);
+	code = work_dir ? verify_start(p->ctx, &opts, on_verified, judgement, &judgement->verify,
+				       &error)
+			: orch_fail_memory(&error);
 	if (code < 0) {
 		set_error(judgement, orch_error_message(error));
 		orch_error_free(error);
@@ -306,9 +308,9 @@ static struct judgement *judgement_new(orch_pipeline *p, const char *purpose, co
 	judgement->results = json_array();
 	judgement->certificates = json_array();
 	bool complete =
-	    judgement->purpose && judgement->task && judgement->tree && judgement->results &&
-	    judgement->certificates &&
-	    orch_source_timer(p->ctx, -1, on_timer, judgement, &judgement->timer, NULL) == 0;
+		judgement->purpose && judgement->task && judgement->tree && judgement->results &&
+		judgement->certificates &&
+		orch_source_timer(p->ctx, -1, on_timer, judgement, &judgement->timer, NULL) == 0;
 	for (size_t i = 0; complete && i < set_count; i++) {
 		struct set *set = &judgement->sets[judgement->set_count++];
 		set->spec = sets[i].spec;
@@ -334,7 +336,7 @@ void judge_start(orch_pipeline *p, const char *purpose, const char *task, uint32
 		return;
 	}
 	struct judgement *judgement =
-	    judgement_new(p, purpose, task, attempt, tree, sets, set_count, stub);
+		judgement_new(p, purpose, task, attempt, tree, sets, set_count, stub);
 	if (!judgement) {
 		orch_error *error = NULL;
 		checks_free(candidate);
@@ -377,10 +379,10 @@ static char *result_text(const json_t *result, bool hidden)
 	if (json_bool(result, "hidden") && !hidden)
 		return orch_strdup_printf("%s%s: a hidden check failed", earlier, requirement);
 	return orch_strdup_printf(
-	    "%s%s: check %s: %s (%lld points ok, %lld not ok)%s%s", earlier, requirement,
-	    json_text(result, "check"), verdict, (long long)json_int(result, "passed"),
-	    (long long)json_int(result, "failed"), json_text(result, "detail")[0] ? ": " : "",
-	    json_text(result, "detail"));
+		"%s%s: check %s: %s (%lld points ok, %lld not ok)%s%s", earlier, requirement,
+		json_text(result, "check"), verdict, (long long)json_int(result, "passed"),
+		(long long)json_int(result, "failed"), json_text(result, "detail")[0] ? ": " : "",
+		json_text(result, "detail"));
 }
 
 json_t *judge_evidence(const json_t *verification, bool hidden)

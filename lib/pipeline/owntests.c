@@ -128,14 +128,15 @@ static void own_tests_over(struct own_tests *tests)
 	size_t length = tests->text.length;
 	const char *tail = length > OUTPUT_SHOWN ? text + length - OUTPUT_SHOWN : text;
 	bool dead = tests->verdict && !strcmp(tests->verdict, "DEAD");
-	json_t *record = json_pack(
-	    "{s:s, s:s, s:i, s:I, s:b, s:s*, s:o, s:o}", "which", tests->which, "tree", tests->tree,
-	    "status", tests->exited ? (int)tests->status : -1, "tests", (json_int_t)tests_run(text),
-	    "passed",
-	    tests->exited && tests->status == 0 && !tests->timed_out && dead && tests_run(text) > 0,
-	    "error", tests->timed_out ? "they took too long" : tests->error, "output",
-	    json_foreign(tail, OUTPUT_SHOWN), "certificate",
-	    json_foreign(tests->certificate ? tests->certificate : "", OUTPUT_SHOWN));
+	json_t *record =
+		json_pack("{s:s, s:s, s:i, s:I, s:b, s:s*, s:o, s:o}", "which", tests->which,
+			  "tree", tests->tree, "status", tests->exited ? (int)tests->status : -1,
+			  "tests", (json_int_t)tests_run(text), "passed",
+			  tests->exited && tests->status == 0 && !tests->timed_out && dead &&
+				  tests_run(text) > 0,
+			  "error", tests->timed_out ? "they took too long" : tests->error, "output",
+			  json_foreign(tail, OUTPUT_SHOWN), "certificate",
+			  json_foreign(tests->certificate ? tests->certificate : "", OUTPUT_SHOWN));
 	run_store(p, "owntests", record, "owntests/%s/%.16s", tests->which, tests->tree);
 	own_tests_drop(p);
 	pipeline_schedule(p);
@@ -322,8 +323,8 @@ void own_tests_start(orch_pipeline *p, const char *which, const char *tree)
 	tests->data = orch_strdup_printf("%s/own-%s.data", p->work_dir, which);
 	p->own_tests = tests;
 	int32_t code = tests->which && tests->tree && tests->dir && tests->data
-			   ? begin(p, tests, &error)
-			   : orch_fail_memory(&error);
+			       ? begin(p, tests, &error)
+			       : orch_fail_memory(&error);
 	if (code < 0)
 		pipeline_fail(p, error);
 }

@@ -58,14 +58,14 @@ struct orch_pipeline {
 
 	char *state_dir, *schema_dir;
 	char *trees_dir, *sealed_dir, *work_dir, *attempts_dir, *report_dir, *product_dir,
-	    *staging_dir;
+		*staging_dir;
 	char *report_path; /* of report.html; NULL: none yet */
 	char *product_path;
 
 	orch_journal *journal;
 	orch_broker *broker;
 	orch_executor
-	    *executors[ORCH_ROLE_REVIEWER + 1]; /* 0: for roles that have none of their own */
+		*executors[ORCH_ROLE_REVIEWER + 1]; /* 0: for roles that have none of their own */
 	json_t *grants; /* given to this instance, as in the intake record */
 	struct model *model;
 
@@ -137,7 +137,7 @@ int32_t run_record(orch_pipeline *p, const char *kind, json_t *payload, orch_err
 		   const char *key_format, ...) __attribute__((format(printf, 5, 6)));
 /* The same for callbacks: a failure ends the instance, and gives false. */
 bool run_store(orch_pipeline *p, const char *kind, json_t *payload, const char *key_format, ...)
-    __attribute__((format(printf, 4, 5)));
+	__attribute__((format(printf, 4, 5)));
 /* All records of the journal into `model`. */
 int32_t run_load(orch_journal *journal, struct model *model, orch_error **reterr);
 bool run_overlay(orch_pipeline *p, uint32_t overlay, bool on, const char *reason,

@@ -106,8 +106,8 @@ int32_t orch_pipeline_new(orch_ctx *ctx, const struct orch_pipeline_opts *opts,
 	p->ctx = orch_ctx_ref(ctx);
 	p->grants = json_array();
 	p->early_answers = json_array();
-	code =
-	    p->grants && p->early_answers ? model_new(&p->model, reterr) : orch_fail_memory(reterr);
+	code = p->grants && p->early_answers ? model_new(&p->model, reterr)
+					     : orch_fail_memory(reterr);
 	if (code == 0)
 		code = orch_source_timer(ctx, -1, step_once, p, &p->step_timer, reterr);
 	if (code == 0)
@@ -151,8 +151,9 @@ static int32_t check_not_started(orch_pipeline *p, const char *what, orch_error 
 	int32_t code = check(p, reterr);
 	if (code == 0 && p->started)
 		return orch_fail(
-		    reterr, ORCH_ESTATE, 0, NULL,
-		    "the run was started already: set its %s before orch_pipeline_start()", what);
+			reterr, ORCH_ESTATE, 0, NULL,
+			"the run was started already: set its %s before orch_pipeline_start()",
+			what);
 	return code;
 }
 
@@ -301,8 +302,8 @@ int32_t orch_pipeline_answer(orch_pipeline *p, const char *json, size_t length, 
 		return stage_answer(p, json, length, reterr);
 	json_t *text = json_stringn(json, length);
 	return text && json_array_append_new(p->early_answers, text) == 0
-		   ? 0
-		   : orch_fail_memory(reterr);
+		       ? 0
+		       : orch_fail_memory(reterr);
 }
 
 int32_t orch_pipeline_accept_recommended(orch_pipeline *p, orch_error **reterr)
@@ -327,10 +328,10 @@ int32_t orch_pipeline_stop(orch_pipeline *p, const char *reason, orch_error **re
 	if (run_is_over(p->model->state) || p->model->stop)
 		return 0;
 	code = run_record(
-	    p, "run.stop",
-	    json_pack("{s:o}", "reason",
-		      json_foreign(reason && reason[0] ? reason : "stopped by the user", 4000)),
-	    reterr, "run/stop");
+		p, "run.stop",
+		json_pack("{s:o}", "reason",
+			  json_foreign(reason && reason[0] ? reason : "stopped by the user", 4000)),
+		reterr, "run/stop");
 	if (code == 0)
 		pipeline_schedule(p);
 	return code;

@@ -49,9 +49,9 @@ static int32_t record_seal(orch_pipeline *p, const json_t *attempt, const char *
 	char hash[TREE_HASH_SIZE];
 	files_hash(files, hash);
 	json_t *record =
-	    json_pack("{s:s, s:s, s:s, s:s, s:O*, s:o, s:o}", "document", document, "stage", stage,
-		      "state", "SEALED", "sha256", hash, "attempt",
-		      json_object_get(attempt, "attempt"), "files", files, rows_name, rows);
+		json_pack("{s:s, s:s, s:s, s:s, s:O*, s:o, s:o}", "document", document, "stage",
+			  stage, "state", "SEALED", "sha256", hash, "attempt",
+			  json_object_get(attempt, "attempt"), "files", files, rows_name, rows);
 	return run_record(p, "seal", record, reterr, "seal/%s", document);
 }
 
@@ -69,11 +69,12 @@ int32_t seal_questions(orch_pipeline *p, const json_t *attempt, const void *byte
 	json_t *files = json_object(), *rows = json_array();
 	for (size_t i = 0; i < questions->count; i++) {
 		const struct question *question = &questions->questions[i];
-		json_array_append_new(
-		    rows, json_pack("{s:s, s:s, s:s, s:s, s:o, s:b}", "id", question->id, "text",
-				    question->text, "recommended", question->recommended, "kind",
-				    question->kind, "options", string_list(question->options),
-				    "needs_person", question->needs_person));
+		json_array_append_new(rows,
+				      json_pack("{s:s, s:s, s:s, s:s, s:o, s:b}", "id",
+						question->id, "text", question->text, "recommended",
+						question->recommended, "kind", question->kind,
+						"options", string_list(question->options),
+						"needs_person", question->needs_person));
 	}
 	int32_t code = files && rows ? seal_file(p, files, "questions.json", bytes, length, reterr)
 				     : orch_fail_memory(reterr);
@@ -178,10 +179,10 @@ static int32_t check_file(orch_pipeline *p, const char *name, const char *hash, 
 	}
 	sha256_hex(bytes, length, found);
 	if (strcmp(found, hash))
-		return orch_fail(
-		    reterr, ORCH_ECORRUPT, 0, "seal",
-		    "%s/%s was changed after it was sealed: put back the file whose SHA-256 is %s",
-		    p->sealed_dir, name, hash);
+		return orch_fail(reterr, ORCH_ECORRUPT, 0, "seal",
+				 "%s/%s was changed after it was sealed: put back the file whose "
+				 "SHA-256 is %s",
+				 p->sealed_dir, name, hash);
 	return 0;
 }
 
@@ -240,10 +241,10 @@ int32_t seal_load(orch_pipeline *p, orch_error **reterr)
 	static const struct {
 		const char *document, *file;
 	} sealed[] = {
-	    {"questions", "questions.json"},
-	    {"spec", "spec.xml"},
-	    {"checks", "checks.xml"},
-	    {"plan", "plan.xml"},
+		{"questions", "questions.json"},
+		{"spec", "spec.xml"},
+		{"checks", "checks.xml"},
+		{"plan", "plan.xml"},
 	};
 	int32_t code = 0;
 	for (size_t i = 0; code == 0 && i < sizeof(sealed) / sizeof(sealed[0]); i++)

@@ -23,16 +23,18 @@ static json_t *reasons_of(const char *text)
 static void send_back(orch_pipeline *p, const json_t *attempt, json_t *reasons)
 {
 	json_t *evidence =
-	    json_pack("{s:O*, s:s, s:o}", "attempt", json_object_get(attempt, "attempt"), "result",
-		      "sent back", "reasons", reasons);
-	run_store(
-	    p, "judgement",
-	    json_pack("{s:O*, s:O*, s:O*, s:O*, s:b, s:o}", "role",
-		      json_object_get(attempt, "role"), "stage", json_object_get(attempt, "stage"),
-		      "task", json_object_get(attempt, "task"), "attempt",
-		      json_object_get(attempt, "attempt"), "accepted", 0, "evidence", evidence),
-	    "attempt/%s-%s-%s/%lld/JUDGED", json_text(attempt, "role"), json_text(attempt, "stage"),
-	    json_text(attempt, "task"), (long long)json_int(attempt, "attempt"));
+		json_pack("{s:O*, s:s, s:o}", "attempt", json_object_get(attempt, "attempt"),
+			  "result", "sent back", "reasons", reasons);
+	run_store(p, "judgement",
+		  json_pack("{s:O*, s:O*, s:O*, s:O*, s:b, s:o}", "role",
+			    json_object_get(attempt, "role"), "stage",
+			    json_object_get(attempt, "stage"), "task",
+			    json_object_get(attempt, "task"), "attempt",
+			    json_object_get(attempt, "attempt"), "accepted", 0, "evidence",
+			    evidence),
+		  "attempt/%s-%s-%s/%lld/JUDGED", json_text(attempt, "role"),
+		  json_text(attempt, "stage"), json_text(attempt, "task"),
+		  (long long)json_int(attempt, "attempt"));
 }
 
 /* An error of the answer is sent back; one of this host ends the instance. Frees the error. */
@@ -147,8 +149,8 @@ static void add_not_failing(json_t *reasons, const json_t *verification, const c
 {
 	if (json_text(verification, "error")[0]) {
 		_cleanup_free_ char *text =
-		    orch_strdup_printf("the checks could not be run against %s: %s", where,
-				       json_text(verification, "error"));
+			orch_strdup_printf("the checks could not be run against %s: %s", where,
+					   json_text(verification, "error"));
 		json_array_append_new(reasons, json_string(text ? text : where));
 	}
 	size_t i;
@@ -218,9 +220,9 @@ static int32_t refuse_unverifiable(const struct plan *plan, orch_error **reterr)
 		const struct task_plan *task = &plan->tasks[i];
 		if (!task->requirements || !task->requirements[0])
 			return orch_fail(
-			    reterr, ORCH_EPARSE, 0, NULL,
-			    "plan.xml: task %s has no requirement: nothing would verify it",
-			    task->id);
+				reterr, ORCH_EPARSE, 0, NULL,
+				"plan.xml: task %s has no requirement: nothing would verify it",
+				task->id);
 	}
 	return 0;
 }
@@ -252,9 +254,9 @@ static void block_stage(orch_pipeline *p, const char *stage, const json_t *attem
 {
 	const json_t *reasons = json_object_get(json_object_get(attempt, "evidence"), "reasons");
 	const char *last = json_string_value(json_array_get(reasons, 0));
-	_cleanup_free_ char *reason =
-	    orch_strdup_printf("%s is BLOCKED after %u attempts: %s", stage, p->model->max_attempts,
-			       last ? last : json_text(attempt, "message"));
+	_cleanup_free_ char *reason = orch_strdup_printf(
+		"%s is BLOCKED after %u attempts: %s", stage, p->model->max_attempts,
+		last ? last : json_text(attempt, "message"));
 	event_emit(p, json_pack("{s:s, s:s, s:s, s:s*}", "event", "stage", "stage", stage, "state",
 				"BLOCKED", "reason", reason));
 	run_close(p, true, false, reason ? reason : stage);
@@ -266,8 +268,8 @@ static bool has_no_answer(orch_pipeline *p, const json_t *attempt)
 	const char *end = json_text(attempt, "end");
 	if (strcmp(end, "STALLED") && strcmp(end, "TIMED_OUT") && strcmp(end, "FAILED"))
 		return false;
-	_cleanup_free_ char *reason =
-	    orch_strdup_printf("the executor ended as %s: %s", end, json_text(attempt, "message"));
+	_cleanup_free_ char *reason = orch_strdup_printf("the executor ended as %s: %s", end,
+							 json_text(attempt, "message"));
 	json_t *reasons = json_array();
 	json_array_append_new(reasons, json_foreign(reason, 4000));
 	send_back(p, attempt, reasons);
@@ -306,9 +308,9 @@ static int32_t record_answers(orch_pipeline *p, json_t *answers, orch_error **re
 		json_decref(answers);
 		return 0;
 	}
-	int32_t code =
-	    run_record(p, "answer", json_pack("{s:o}", "answers", answers), reterr, "answer/%llu",
-		       (unsigned long long)orch_journal_sequence(p->journal) + 1);
+	int32_t code = run_record(p, "answer", json_pack("{s:o}", "answers", answers), reterr,
+				  "answer/%llu",
+				  (unsigned long long)orch_journal_sequence(p->journal) + 1);
 	p->waits_for_person = false;
 	if (code == 0)
 		pipeline_schedule(p);
@@ -331,9 +333,9 @@ static json_t *resolve_answers(orch_pipeline *p, const json_t *given, const char
 			json_object_set_new(answers, question->id,
 					    json_pack("{s:s, s:s}", "text", text, "by", "user"));
 		else if (!question->needs_person)
-			json_object_set_new(
-			    answers, question->id,
-			    json_pack("{s:s, s:s}", "text", question->recommended, "by", rest_by));
+			json_object_set_new(answers, question->id,
+					    json_pack("{s:s, s:s}", "text", question->recommended,
+						      "by", rest_by));
 	}
 	return answers;
 }
@@ -412,7 +414,7 @@ static void wait_for_answers(orch_pipeline *p)
 	}
 	int64_t timeout_ms = p->model->answer_timeout_ms;
 	int64_t left_ms =
-	    timeout_ms < 0 ? -1 : p->model->questions_ms + timeout_ms - orch_realtime_ms();
+		timeout_ms < 0 ? -1 : p->model->questions_ms + timeout_ms - orch_realtime_ms();
 	/* A clock that was set back does not make the user wait longer than was said. */
 	if (left_ms > timeout_ms)
 		left_ms = timeout_ms;

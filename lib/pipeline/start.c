@@ -84,8 +84,9 @@ static int32_t find_schemas(const char *given, char **ret_dir, orch_error **rete
 	if (given) {
 		if (!has_schemas(given))
 			return orch_fail(
-			    reterr, ORCH_ENOENT, 0, NULL,
-			    "schema_dir %s does not hold spec.rng, checks.rng and plan.rng", given);
+				reterr, ORCH_ENOENT, 0, NULL,
+				"schema_dir %s does not hold spec.rng, checks.rng and plan.rng",
+				given);
 		return copy(ret_dir, given, reterr);
 	}
 	Dl_info library;
@@ -191,10 +192,10 @@ static int32_t make_paths(orch_pipeline *p, orch_error **reterr)
 		char **target;
 		const char *name;
 	} paths[] = {
-	    {&p->trees_dir, "trees"},	  {&p->sealed_dir, "sealed"},
-	    {&p->work_dir, "work"},	  {&p->attempts_dir, "attempts"},
-	    {&p->report_dir, "report"},	  {&p->product_dir, "product"},
-	    {&p->staging_dir, "staging"},
+		{&p->trees_dir, "trees"},     {&p->sealed_dir, "sealed"},
+		{&p->work_dir, "work"},	      {&p->attempts_dir, "attempts"},
+		{&p->report_dir, "report"},   {&p->product_dir, "product"},
+		{&p->staging_dir, "staging"},
 	};
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
 		if (!(*paths[i].target = path_join(p->state_dir, paths[i].name)))
@@ -307,9 +308,9 @@ int32_t start_open(orch_pipeline *p, const struct orch_pipeline_opts *opts, orch
 		return code;
 	if (!p->model->state && !p->idea)
 		return orch_fail(
-		    reterr, ORCH_ENOENT, 0, NULL,
-		    "the run in %s ended before it was taken in: start it again with its idea",
-		    p->state_dir);
+			reterr, ORCH_ENOENT, 0, NULL,
+			"the run in %s ended before it was taken in: start it again with its idea",
+			p->state_dir);
 	p->resumed = p->model->state != 0;
 	restore_paths(p);
 	if (model_seal(p->model, "questions") && !model_answered(p->model))
@@ -359,9 +360,9 @@ static int32_t check_executors(orch_pipeline *p, orch_error **reterr)
 		if (pipeline_executor(p, role) || (role == ORCH_ROLE_REVIEWER && !review))
 			continue;
 		return orch_fail(
-		    reterr, ORCH_ESTATE, 0, NULL,
-		    "the %s has no executor: orch_pipeline_set_executor() before the start",
-		    role_name(role));
+			reterr, ORCH_ESTATE, 0, NULL,
+			"the %s has no executor: orch_pipeline_set_executor() before the start",
+			role_name(role));
 	}
 	return 0;
 }
@@ -378,12 +379,12 @@ static json_t *channel_rows(const orch_sandbox_report *report)
 					    &control, &detail) < 0)
 			break;
 		json_array_append_new(
-		    rows,
-		    json_pack("{s:s, s:s, s:s, s:s, s:s, s:o}", "channel", channel, "state",
-			      states[state <= ORCH_CHANNEL_ABSENT ? state : 0], "mechanism",
-			      mechanism, "probe", probes[probe <= ORCH_PROBE_NOT_RUN ? probe : 0],
-			      "control", probes[control <= ORCH_PROBE_NOT_RUN ? control : 0],
-			      "detail", json_foreign(detail, 2000)));
+			rows, json_pack("{s:s, s:s, s:s, s:s, s:s, s:o}", "channel", channel,
+					"state", states[state <= ORCH_CHANNEL_ABSENT ? state : 0],
+					"mechanism", mechanism, "probe",
+					probes[probe <= ORCH_PROBE_NOT_RUN ? probe : 0], "control",
+					probes[control <= ORCH_PROBE_NOT_RUN ? control : 0],
+					"detail", json_foreign(detail, 2000)));
 	}
 	return rows;
 }
@@ -414,29 +415,30 @@ static json_t *intake_record(orch_pipeline *p)
 	orch_random_hex(random, 6);
 	_cleanup_free_ char *run = orch_strdup_printf("r%s", random);
 	json_t *record = json_pack(
-	    "{s:s*, s:s, s:s*, s:s*, s:i, s:i, s:b, s:I, s:I, s:I, s:I, s:I, s:o, s:O}", "run", run,
-	    "idea", p->idea, "repo", p->repo_dir, "base_rev", p->base_rev, "jobs", (int)p->jobs,
-	    "max_attempts", (int)p->max_attempts, "review", !(p->flags & ORCH_PIPELINE_NO_REVIEW),
-	    "max_requests", (json_int_t)p->max_requests, "max_tokens", (json_int_t)p->max_tokens,
-	    "max_micro_usd", (json_int_t)p->max_micro_usd, "max_seconds",
-	    (json_int_t)p->max_seconds, "answer_timeout_ms", (json_int_t)p->answer_timeout_ms,
-	    "description", json_foreign(p->description, 4000), "grants", p->grants);
+		"{s:s*, s:s, s:s*, s:s*, s:i, s:i, s:b, s:I, s:I, s:I, s:I, s:I, s:o, s:O}", "run",
+		run, "idea", p->idea, "repo", p->repo_dir, "base_rev", p->base_rev, "jobs",
+		(int)p->jobs, "max_attempts", (int)p->max_attempts, "review",
+		!(p->flags & ORCH_PIPELINE_NO_REVIEW), "max_requests", (json_int_t)p->max_requests,
+		"max_tokens", (json_int_t)p->max_tokens, "max_micro_usd",
+		(json_int_t)p->max_micro_usd, "max_seconds", (json_int_t)p->max_seconds,
+		"answer_timeout_ms", (json_int_t)p->answer_timeout_ms, "description",
+		json_foreign(p->description, 4000), "grants", p->grants);
 	return record;
 }
 
 static int32_t record_instance(orch_pipeline *p, orch_error **reterr)
 {
 	json_t *record =
-	    json_pack("{s:I, s:b}", "generation", (json_int_t)orch_journal_generation(p->journal),
-		      "resumed", p->resumed);
+		json_pack("{s:I, s:b}", "generation",
+			  (json_int_t)orch_journal_generation(p->journal), "resumed", p->resumed);
 	const struct {
 		const char *member;
 		uint64_t value;
 	} budgets[] = {
-	    {"max_requests", p->max_requests},
-	    {"max_tokens", p->max_tokens},
-	    {"max_micro_usd", p->max_micro_usd},
-	    {"max_seconds", p->max_seconds},
+		{"max_requests", p->max_requests},
+		{"max_tokens", p->max_tokens},
+		{"max_micro_usd", p->max_micro_usd},
+		{"max_seconds", p->max_seconds},
 	};
 	for (size_t i = 0; record && i < sizeof(budgets) / sizeof(budgets[0]); i++)
 		if (budgets[i].value)
@@ -473,12 +475,12 @@ static int32_t recovery_rows(const orch_recovery *recovery, json_t *rows, orch_e
 		const char *decision = "";
 		if (orch_recovery_row(recovery, i, &action, &before, &probe, &decision) < 0)
 			break;
-		json_t *row =
-		    json_pack("{s:s, s:o, s:s, s:s, s:s, s:o}", "kind", orch_action_kind(action),
-			      "key", json_foreign(orch_action_key(action), 255), "state_before",
-			      orch_action_state_name(before), "state",
-			      orch_action_state_name(orch_action_state(action)), "probe",
-			      outcome_name(probe), "decision", json_foreign(decision, 1000));
+		json_t *row = json_pack(
+			"{s:s, s:o, s:s, s:s, s:s, s:o}", "kind", orch_action_kind(action), "key",
+			json_foreign(orch_action_key(action), 255), "state_before",
+			orch_action_state_name(before), "state",
+			orch_action_state_name(orch_action_state(action)), "probe",
+			outcome_name(probe), "decision", json_foreign(decision, 1000));
 		if (!row || json_array_append_new(rows, row) < 0)
 			return orch_fail_memory(reterr);
 	}
@@ -568,9 +570,9 @@ static int32_t set_budget(orch_pipeline *p, orch_error **reterr)
 	struct spending spending;
 	int32_t code = run_spending(p->journal, &spending, reterr);
 	if (code == 0)
-		code =
-		    orch_broker_set_budget(p->broker, p->model->max_requests, p->model->max_tokens,
-					   p->model->max_micro_usd, reterr);
+		code = orch_broker_set_budget(p->broker, p->model->max_requests,
+					      p->model->max_tokens, p->model->max_micro_usd,
+					      reterr);
 	if (code == 0)
 		code = orch_broker_add_spent(p->broker, spending.requests, spending.tokens,
 					     spending.micro_usd, reterr);

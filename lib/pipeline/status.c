@@ -18,15 +18,15 @@ static json_t *stage_rows(const struct model *model)
 	static const struct {
 		const char *stage, *role, *document;
 	} stages[] = {
-	    {"clarify", "planner", "questions"},
-	    {"specify", "planner", "spec"},
-	    {"check", "checker", "checks"},
-	    {"plan", "planner", "plan"},
+		{"clarify", "planner", "questions"},
+		{"specify", "planner", "spec"},
+		{"check", "checker", "checks"},
+		{"plan", "planner", "plan"},
 	};
 	json_t *rows = json_array();
 	for (size_t i = 0; i < sizeof(stages) / sizeof(stages[0]); i++) {
 		const json_t *attempt =
-		    model_attempt(model, stages[i].role, stages[i].stage, "-", 0);
+			model_attempt(model, stages[i].role, stages[i].stage, "-", 0);
 		const char *state = model_seal(model, stages[i].document) ? "SEALED"
 				    : !attempt				  ? "PENDING"
 				    : json_bool(attempt, "ended")	  ? "JUDGED"
@@ -44,11 +44,12 @@ static json_t *task_rows(const struct model *model)
 	json_t *rows = json_array();
 	for (size_t i = 0; i < model->task_count; i++) {
 		const struct model_task *task = &model->tasks[i];
-		json_array_append_new(
-		    rows, json_pack("{s:s, s:s, s:s, s:I, s:O*, s:s}", "id", task->id, "title",
-				    task->title, "state", task_state_name(task->state), "attempts",
-				    (json_int_t)task->attempt, "requirements", task->requirements,
-				    "reason", task->reason ? task->reason : ""));
+		json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:I, s:O*, s:s}", "id",
+						      task->id, "title", task->title, "state",
+						      task_state_name(task->state), "attempts",
+						      (json_int_t)task->attempt, "requirements",
+						      task->requirements, "reason",
+						      task->reason ? task->reason : ""));
 	}
 	return rows;
 }
@@ -83,12 +84,12 @@ static json_t *running_rows(const struct model *model)
 		if (json_bool(attempt, "ended"))
 			continue;
 		json_array_append_new(
-		    rows,
-		    json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "id", json_text(attempt, "id"),
-			      "role", json_text(attempt, "role"), "stage",
-			      json_text(attempt, "stage"), "task", json_text(attempt, "task"),
-			      "attempt", (json_int_t)json_int(attempt, "attempt"), "started_at_ms",
-			      (json_int_t)json_int(attempt, "started_ms")));
+			rows,
+			json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "id", json_text(attempt, "id"),
+				  "role", json_text(attempt, "role"), "stage",
+				  json_text(attempt, "stage"), "task", json_text(attempt, "task"),
+				  "attempt", (json_int_t)json_int(attempt, "attempt"),
+				  "started_at_ms", (json_int_t)json_int(attempt, "started_ms")));
 	}
 	return rows;
 }
@@ -102,24 +103,26 @@ int32_t status_json(const struct model *model, orch_journal *journal, char **ret
 		return code;
 	uint32_t state = model->state ? model->state : ORCH_RUN_INTAKE;
 	json_t *status = json_pack(
-	    "{s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:I}, "
-	    "s:{s:I, s:I, s:I, s:I}, "
-	    "s:O*}",
-	    "run", model->run ? model->run : "", "state", orch_run_state_name(state), "reason",
-	    model->reason  ? model->reason
-	    : model->stop  ? model->stop
-	    : model->close ? model->close
-			   : "",
-	    "idea", model->idea ? model->idea : "", "description",
-	    model->description ? model->description : "", "overlays",
-	    overlay_names(model->overlays), "started_at_ms", (json_int_t)model->started_ms,
-	    "ended_at_ms", (json_int_t)model->ended_ms, "records", (json_int_t)model->records,
-	    "stages", stage_rows(model), "tasks", task_rows(model), "questions",
-	    question_rows(model), "attempts", running_rows(model), "spent", "requests",
-	    (json_int_t)spent.requests, "tokens", (json_int_t)spent.tokens, "micro_usd",
-	    (json_int_t)spent.micro_usd, "budget", "requests", (json_int_t)model->max_requests,
-	    "tokens", (json_int_t)model->max_tokens, "micro_usd", (json_int_t)model->max_micro_usd,
-	    "seconds", (json_int_t)model->max_seconds, "delivery", model->delivery);
+		"{s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:{s:I, s:I, "
+		"s:I}, "
+		"s:{s:I, s:I, s:I, s:I}, "
+		"s:O*}",
+		"run", model->run ? model->run : "", "state", orch_run_state_name(state), "reason",
+		model->reason  ? model->reason
+		: model->stop  ? model->stop
+		: model->close ? model->close
+			       : "",
+		"idea", model->idea ? model->idea : "", "description",
+		model->description ? model->description : "", "overlays",
+		overlay_names(model->overlays), "started_at_ms", (json_int_t)model->started_ms,
+		"ended_at_ms", (json_int_t)model->ended_ms, "records", (json_int_t)model->records,
+		"stages", stage_rows(model), "tasks", task_rows(model), "questions",
+		question_rows(model), "attempts", running_rows(model), "spent", "requests",
+		(json_int_t)spent.requests, "tokens", (json_int_t)spent.tokens, "micro_usd",
+		(json_int_t)spent.micro_usd, "budget", "requests", (json_int_t)model->max_requests,
+		"tokens", (json_int_t)model->max_tokens, "micro_usd",
+		(json_int_t)model->max_micro_usd, "seconds", (json_int_t)model->max_seconds,
+		"delivery", model->delivery);
 	char *text = status ? json_dumps(status, JSON_COMPACT) : NULL;
 	json_decref(status);
 	if (!text)

@@ -47,11 +47,13 @@ void step_on_operation(void *userdata, orch_principal *principal, const char *op
 	orch_pipeline *p = userdata;
 	attempt_operation(p, principal, operation, event, code ? code : "", http_status,
 			  quota_resets_at_ms);
-	/* No journal, no operation: that says nothing about the work, and another attempt would meet it again. */
+	/* No journal, no operation: that says nothing about the work, and another attempt would
+	 * meet it again. */
 	if (code && !strcmp(code, "journal") && !p->failure) {
 		orch_error *error = NULL;
 		orch_fail(&error, ORCH_ENOSPC, 0, "journal",
-			  "the broker could not record an operation in the journal of %s (no space left?): "
+			  "the broker could not record an operation in the journal of %s (no space "
+			  "left?): "
 			  "make room and resume",
 			  p->state_dir);
 		pipeline_fail(p, error);
@@ -76,7 +78,7 @@ static void check_unreachable(orch_pipeline *p)
 	if (misses < UNREACHABLE_LIMIT)
 		return;
 	_cleanup_free_ char *reason = orch_strdup_printf(
-	    "the provider can not be used: %s (tried %d times)", message, UNREACHABLE_LIMIT);
+		"the provider can not be used: %s (tried %d times)", message, UNREACHABLE_LIMIT);
 	run_close(p, false, false, reason ? reason : "the provider can not be used");
 }
 

@@ -14,27 +14,28 @@ static json_t *attempt_rows(const orch_pipeline *p)
 		const char *certificate = json_text(attempt, "certificate");
 		bool lost = !strcmp(json_text(attempt, "end"), "LOST");
 		json_array_append_new(
-		    rows, json_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:s, s:I, s:I, s:f, "
-				    "s:I, s:I, s:I, s:s*, s:b}",
-				    "id", json_text(attempt, "id"), "role",
-				    json_text(attempt, "role"), "stage",
-				    json_text(attempt, "stage"), "task", json_text(attempt, "task"),
-				    "attempt", (json_int_t)json_int(attempt, "attempt"), "end",
-				    json_text(attempt, "end"), "message",
-				    json_text(attempt, "message"), "verdict",
-				    lost ? "LOST" : json_text(attempt, "verdict"), "certificate",
-				    lost ? "The coordinator was killed during this attempt: no "
-					   "certificate was made. Its "
-					   "scope ends with the coordinator, by the kernel."
-					 : certificate,
-				    "started_at_ms", (json_int_t)json_int(attempt, "started_ms"),
-				    "ended_at_ms", (json_int_t)json_int(attempt, "ended_ms"),
-				    "seconds", ms > 0 ? (double)ms / 1000.0 : 0.0, "requests",
-				    (json_int_t)json_int(attempt, "requests"), "tokens",
-				    (json_int_t)json_int(attempt, "tokens"), "micro_usd",
-				    (json_int_t)json_int(attempt, "micro_usd"), "executor",
-				    json_string_value(json_object_get(attempt, "executor")),
-				    "counted", !end_is_uncounted(json_text(attempt, "end"))));
+			rows,
+			json_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:s, s:I, s:I, s:f, "
+				  "s:I, s:I, s:I, s:s*, s:b}",
+				  "id", json_text(attempt, "id"), "role",
+				  json_text(attempt, "role"), "stage", json_text(attempt, "stage"),
+				  "task", json_text(attempt, "task"), "attempt",
+				  (json_int_t)json_int(attempt, "attempt"), "end",
+				  json_text(attempt, "end"), "message",
+				  json_text(attempt, "message"), "verdict",
+				  lost ? "LOST" : json_text(attempt, "verdict"), "certificate",
+				  lost ? "The coordinator was killed during this attempt: no "
+					 "certificate was made. Its "
+					 "scope ends with the coordinator, by the kernel."
+				       : certificate,
+				  "started_at_ms", (json_int_t)json_int(attempt, "started_ms"),
+				  "ended_at_ms", (json_int_t)json_int(attempt, "ended_ms"),
+				  "seconds", ms > 0 ? (double)ms / 1000.0 : 0.0, "requests",
+				  (json_int_t)json_int(attempt, "requests"), "tokens",
+				  (json_int_t)json_int(attempt, "tokens"), "micro_usd",
+				  (json_int_t)json_int(attempt, "micro_usd"), "executor",
+				  json_string_value(json_object_get(attempt, "executor")),
+				  "counted", !end_is_uncounted(json_text(attempt, "end"))));
 	}
 	return rows;
 }
@@ -47,8 +48,8 @@ static json_t *certificate_texts(const json_t *certificates)
 	json_array_foreach(certificates, i, row)
 	{
 		_cleanup_free_ char *text =
-		    orch_strdup_printf("%s, the %s's scope:\n%s", json_text(row, "check"),
-				       json_text(row, "of"), json_text(row, "text"));
+			orch_strdup_printf("%s, the %s's scope:\n%s", json_text(row, "check"),
+					   json_text(row, "of"), json_text(row, "text"));
 		json_array_append_new(texts, json_string(text ? text : ""));
 	}
 	return texts;
@@ -64,17 +65,18 @@ static json_t *verification_rows(const orch_pipeline *p)
 		const char *purpose = json_text(record, "purpose"),
 			   *task = json_text(record, "task");
 		bool of_task = strcmp(task, NO_TASK) != 0;
-		_cleanup_free_ char *id =
-		    orch_strdup_printf("%s%s%s", purpose, of_task ? " " : "", of_task ? task : "");
+		_cleanup_free_ char *id = orch_strdup_printf("%s%s%s", purpose, of_task ? " " : "",
+							     of_task ? task : "");
 		json_array_append_new(
-		    rows,
-		    json_pack("{s:s*, s:s, s:s, s:s, s:I, s:b, s:s*, s:O*, s:o}", "id", id,
-			      "purpose", purpose, "task", task, "tree", json_text(record, "tree"),
-			      "attempt", (json_int_t)json_int(record, "attempt"), "all_passed",
-			      json_bool(record, "all_passed"), "error",
-			      json_string_value(json_object_get(record, "error")), "results",
-			      json_object_get(record, "results"), "certificates",
-			      certificate_texts(json_object_get(record, "certificates"))));
+			rows,
+			json_pack("{s:s*, s:s, s:s, s:s, s:I, s:b, s:s*, s:O*, s:o}", "id", id,
+				  "purpose", purpose, "task", task, "tree",
+				  json_text(record, "tree"), "attempt",
+				  (json_int_t)json_int(record, "attempt"), "all_passed",
+				  json_bool(record, "all_passed"), "error",
+				  json_string_value(json_object_get(record, "error")), "results",
+				  json_object_get(record, "results"), "certificates",
+				  certificate_texts(json_object_get(record, "certificates"))));
 	}
 	return rows;
 }
@@ -107,12 +109,13 @@ static int32_t add_unknown(void *userdata, orch_action *action)
 	if ((state != ORCH_ACTION_UNKNOWN && state != ORCH_ACTION_HANDED_OVER) ||
 	    is_recorded(unknown->recorded, key))
 		return 0;
-	json_array_append_new(
-	    unknown->rows, json_pack("{s:s, s:o, s:s, s:s, s:s}", "kind", orch_action_kind(action),
-				     "key", json_foreign(key, 255), "state_before",
-				     orch_action_state_name(state), "probe", "", "decision",
-				     state == ORCH_ACTION_HANDED_OVER ? "a person decides"
-								      : "open: not repeated"));
+	json_array_append_new(unknown->rows,
+			      json_pack("{s:s, s:o, s:s, s:s, s:s}", "kind",
+					orch_action_kind(action), "key", json_foreign(key, 255),
+					"state_before", orch_action_state_name(state), "probe", "",
+					"decision",
+					state == ORCH_ACTION_HANDED_OVER ? "a person decides"
+									 : "open: not repeated"));
 	return 0;
 }
 
@@ -192,13 +195,15 @@ static json_t *requirement_rows(const orch_pipeline *p)
 		}
 		bool verified = finish_is_accepted(p, id);
 		json_array_append_new(
-		    rows,
-		    json_pack("{s:s, s:s, s:s, s:o, s:s, s:s, s:s, s:I}", "id", id, "title",
-			      json_text(requirement, "title"), "state",
-			      verified ? "verified" : "not verified", "checks", checks_of(p, id),
-			      "tree", verified ? json_text(p->model->accept, "product_tree") : "",
-			      "commit", verified ? json_text(p->model->delivery, "commit") : "",
-			      "task", tasks.data ? tasks.data : "", "micro_usd", (json_int_t)cost));
+			rows,
+			json_pack("{s:s, s:s, s:s, s:o, s:s, s:s, s:s, s:I}", "id", id, "title",
+				  json_text(requirement, "title"), "state",
+				  verified ? "verified" : "not verified", "checks",
+				  checks_of(p, id), "tree",
+				  verified ? json_text(p->model->accept, "product_tree") : "",
+				  "commit", verified ? json_text(p->model->delivery, "commit") : "",
+				  "task", tasks.data ? tasks.data : "", "micro_usd",
+				  (json_int_t)cost));
 	}
 	return rows;
 }
@@ -209,12 +214,12 @@ static json_t *task_rows(const orch_pipeline *p)
 	for (size_t i = 0; i < p->model->task_count; i++) {
 		const struct model_task *task = &p->model->tasks[i];
 		json_array_append_new(
-		    rows,
-		    json_pack("{s:s, s:s, s:s, s:I, s:O*, s:s}", "id", task->id, "title",
-			      task->title, "state", task_state_name(task->state), "attempts",
-			      (json_int_t)task->attempt, "requirements", task->requirements,
-			      "reason",
-			      task->state != TASK_MERGED && task->reason ? task->reason : ""));
+			rows,
+			json_pack("{s:s, s:s, s:s, s:I, s:O*, s:s}", "id", task->id, "title",
+				  task->title, "state", task_state_name(task->state), "attempts",
+				  (json_int_t)task->attempt, "requirements", task->requirements,
+				  "reason",
+				  task->state != TASK_MERGED && task->reason ? task->reason : ""));
 	}
 	return rows;
 }
@@ -228,11 +233,11 @@ static json_t *question_rows(const orch_pipeline *p)
 			   question)
 	{
 		const json_t *answer =
-		    json_object_get(p->model->answers, json_text(question, "id"));
+			json_object_get(p->model->answers, json_text(question, "id"));
 		json_array_append_new(
-		    rows, json_pack("{s:s, s:s, s:s, s:s}", "id", json_text(question, "id"), "text",
-				    json_text(question, "text"), "answer",
-				    json_text(answer, "text"), "by", json_text(answer, "by")));
+			rows, json_pack("{s:s, s:s, s:s, s:s}", "id", json_text(question, "id"),
+					"text", json_text(question, "text"), "answer",
+					json_text(answer, "text"), "by", json_text(answer, "by")));
 	}
 	return rows;
 }
@@ -274,11 +279,11 @@ static json_t *product(const orch_pipeline *p)
 	_cleanup_free_ char *repo = p->model->repo ? quoted(p->model->repo) : NULL;
 	json_t *commands = json_array();
 	_cleanup_free_ char *first =
-	    repo ? orch_strdup_printf("git -C %s fetch %s %s:%s", repo, path, branch, branch)
-		 : orch_strdup_printf("git clone %s", path);
-	_cleanup_free_ char *second =
-	    repo ? orch_strdup_printf("git -C %s diff %s..%s", repo, p->model->base_commit, branch)
-		 : orch_strdup_printf("git -C %s log --stat", path);
+		repo ? orch_strdup_printf("git -C %s fetch %s %s:%s", repo, path, branch, branch)
+		     : orch_strdup_printf("git clone %s", path);
+	_cleanup_free_ char *second = repo ? orch_strdup_printf("git -C %s diff %s..%s", repo,
+								p->model->base_commit, branch)
+					   : orch_strdup_printf("git -C %s log --stat", path);
 	json_array_append_new(commands, json_string(first ? first : ""));
 	json_array_append_new(commands, json_string(second ? second : ""));
 	json_t *start = json_array();
@@ -308,12 +313,12 @@ int32_t summary_report(orch_pipeline *p, json_t **ret_report, orch_error **reter
 	json_t *unknown = unknown_rows(p, reterr);
 	if (!unknown)
 		return orch_fail_memory(reterr);
-	json_t *report =
-	    json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I}", "run", model->run, "state",
-		      orch_run_state_name(model->state), "reason",
-		      model->reason ? model->reason : "", "idea", model->idea, "description",
-		      model->description ? model->description : "", "started_at_ms",
-		      (json_int_t)model->started_ms, "ended_at_ms", (json_int_t)model->ended_ms);
+	json_t *report = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I}", "run", model->run,
+				   "state", orch_run_state_name(model->state), "reason",
+				   model->reason ? model->reason : "", "idea", model->idea,
+				   "description", model->description ? model->description : "",
+				   "started_at_ms", (json_int_t)model->started_ms, "ended_at_ms",
+				   (json_int_t)model->ended_ms);
 	if (!report) {
 		json_decref(unknown);
 		return orch_fail_memory(reterr);

@@ -117,8 +117,8 @@ static void step_pending(orch_pipeline *p, struct model_task *task)
 	for (size_t i = 0; plan->after && plan->after[i]; i++) {
 		const struct model_task *before = model_find_task(p->model, plan->after[i]);
 		if (before->state == TASK_BLOCKED) {
-			_cleanup_free_ char *reason =
-			    orch_strdup_printf("it comes after %s, which is BLOCKED", before->id);
+			_cleanup_free_ char *reason = orch_strdup_printf(
+				"it comes after %s, which is BLOCKED", before->id);
 			move(p, task, TASK_BLOCKED, task->attempt, reason, NULL);
 			return;
 		}
@@ -134,7 +134,7 @@ static void attempt_ended(orch_pipeline *p, struct model_task *task, const json_
 {
 	const char *end = json_text(attempt, "end"), *message = json_text(attempt, "message");
 	_cleanup_free_ char *text =
-	    orch_strdup_printf("the executor ended as %s: %s", end, message);
+		orch_strdup_printf("the executor ended as %s: %s", end, message);
 	if (end_is_uncounted(end)) {
 		move(p, task, TASK_READY, task->attempt + 1, text, NULL);
 	} else if (!strcmp(end, "STALLED") && task->state == TASK_RUNNING) {
@@ -154,7 +154,7 @@ static void attempt_ended(orch_pipeline *p, struct model_task *task, const json_
 static void step_leased(orch_pipeline *p, struct model_task *task)
 {
 	const json_t *attempt =
-	    model_attempt(p->model, "executor", "execute", task->id, task->attempt);
+		model_attempt(p->model, "executor", "execute", task->id, task->attempt);
 	if (!attempt) {
 		if (step_may_start_attempt(p))
 			attempt_start(p, ORCH_ROLE_EXECUTOR, "execute", task->id, task->base);
@@ -171,8 +171,8 @@ static void step_ready(orch_pipeline *p, struct model_task *task)
 	uint32_t limit = p->model->max_attempts;
 	if (task->rejections >= limit || task->conflicts >= limit) {
 		_cleanup_free_ char *reason =
-		    orch_strdup_printf("%u attempts: %s", task->rejections + task->conflicts,
-				       task->reason ? task->reason : "");
+			orch_strdup_printf("%u attempts: %s", task->rejections + task->conflicts,
+					   task->reason ? task->reason : "");
 		move(p, task, TASK_BLOCKED, task->attempt, reason, NULL);
 		return;
 	}
@@ -195,8 +195,8 @@ static int32_t judge_change(void *userdata, char change, const char *path)
 {
 	struct changes *changes = userdata;
 	changes->count++;
-	bool sealed =
-	    !strcmp(path, ORCH_FOLDER) || !strncmp(path, ORCH_FOLDER "/", strlen(ORCH_FOLDER) + 1);
+	bool sealed = !strcmp(path, ORCH_FOLDER) ||
+		      !strncmp(path, ORCH_FOLDER "/", strlen(ORCH_FOLDER) + 1);
 	if (!sealed && write_set_covers(changes->task->writes, path))
 		return 0;
 	if (changes->outside++ >= CHANGES_SHOWN)
@@ -220,7 +220,7 @@ static void add_impossible(orch_pipeline *p, const json_t *attempt, json_t *reas
 		return;
 	_cleanup_free_ char *said = strndup(bytes, length);
 	_cleanup_free_ char *text =
-	    orch_strdup_printf("the executor says that it is impossible: %s", said ? said : "");
+		orch_strdup_printf("the executor says that it is impossible: %s", said ? said : "");
 	json_array_append_new(reasons, json_foreign(text, 2000));
 }
 
@@ -234,8 +234,8 @@ static int check_operation(orch_pipeline *p, struct model_task *task,
 	orch_error *error = NULL;
 	orch_action *action = NULL;
 	_cleanup_free_ char *key = orch_strdup_printf("%s/%s", p->model->run, operation->key);
-	int32_t code =
-	    key ? orch_journal_find(p->journal, key, &action, &error) : orch_fail_memory(&error);
+	int32_t code = key ? orch_journal_find(p->journal, key, &action, &error)
+			   : orch_fail_memory(&error);
 	if (code < 0 && code != ORCH_ENOENT) {
 		pipeline_fail(p, error);
 		return 1;
@@ -257,8 +257,8 @@ static int check_operation(orch_pipeline *p, struct model_task *task,
 	if (right && state == ORCH_ACTION_CONFIRMED)
 		return 0;
 	_cleanup_free_ char *text = orch_strdup_printf(
-	    "the operation %s with key %s is not recorded as done (%s)", operation->type,
-	    operation->key, right ? orch_action_state_name(state) : "it was never asked for");
+		"the operation %s with key %s is not recorded as done (%s)", operation->type,
+		operation->key, right ? orch_action_state_name(state) : "it was never asked for");
 	/* Nobody can tell whether it happened: to do the task again would be to do that again. */
 	if (right && (state == ORCH_ACTION_UNKNOWN || state == ORCH_ACTION_HANDED_OVER ||
 		      state == ORCH_ACTION_DISPATCHED))
@@ -273,7 +273,7 @@ static void step_submitted(orch_pipeline *p, struct model_task *task)
 {
 	const struct task_plan *plan = task_of_plan(p, task->id);
 	const json_t *attempt =
-	    model_attempt(p->model, "executor", "execute", task->id, task->attempt);
+		model_attempt(p->model, "executor", "execute", task->id, task->attempt);
 	struct changes changes = {.task = plan, .reasons = json_array()};
 	orch_error *error = NULL;
 	if (tree_changes(p->trees_dir, task->base, task->tree, judge_change, &changes, &error) <
@@ -298,7 +298,7 @@ static void step_submitted(orch_pipeline *p, struct model_task *task)
 static void step_verifying(orch_pipeline *p, struct model_task *task)
 {
 	const json_t *record =
-	    model_verification(p->model, "task", task->id, task->attempt, task->tree);
+		model_verification(p->model, "task", task->id, task->attempt, task->tree);
 	if (!record)
 		verify_task(p, task, "task", task->tree, task->base);
 	else if (json_bool(record, "all_passed"))
@@ -361,15 +361,15 @@ static void take_review(orch_pipeline *p, struct model_task *task, const json_t 
 	json_t *list = json_array();
 	json_array_append_new(list, json_foreign(orch_error_message(error), 4000));
 	orch_error_free(error);
-	run_store(
-	    p, "judgement",
-	    json_pack("{s:s, s:s, s:s, s:O*, s:b, s:o}", "role", "reviewer", "stage", "review",
-		      "task", task->id, "attempt", json_object_get(attempt, "attempt"), "accepted",
-		      0, "evidence",
-		      json_pack("{s:O*, s:s, s:o}", "attempt", json_object_get(attempt, "attempt"),
-				"result", "sent back", "reasons", list)),
-	    "attempt/reviewer-review-%s/%lld/JUDGED", task->id,
-	    (long long)json_int(attempt, "attempt"));
+	run_store(p, "judgement",
+		  json_pack("{s:s, s:s, s:s, s:O*, s:b, s:o}", "role", "reviewer", "stage",
+			    "review", "task", task->id, "attempt",
+			    json_object_get(attempt, "attempt"), "accepted", 0, "evidence",
+			    json_pack("{s:O*, s:s, s:o}", "attempt",
+				      json_object_get(attempt, "attempt"), "result", "sent back",
+				      "reasons", list)),
+		  "attempt/reviewer-review-%s/%lld/JUDGED", task->id,
+		  (long long)json_int(attempt, "attempt"));
 }
 
 /* True when the review says nothing against it. */
@@ -380,7 +380,7 @@ static bool is_reviewed(orch_pipeline *p, struct model_task *task)
 		return true;
 	if (review) {
 		_cleanup_free_ char *text =
-		    orch_strdup_printf("the reviewer's veto: %s", json_text(review, "reasons"));
+			orch_strdup_printf("the reviewer's veto: %s", json_text(review, "reasons"));
 		refuse_text(p, task, TASK_REJECTED, text ? text : "the reviewer's veto");
 		return false;
 	}
@@ -439,16 +439,16 @@ static void integrate(orch_pipeline *p, struct model_task *task)
 {
 	char merged[TREE_HASH_SIZE];
 	orch_error *error = NULL;
-	int32_t code =
-	    tree_merge(p->trees_dir, task->base, p->model->main_tree, task->tree, merged, &error);
+	int32_t code = tree_merge(p->trees_dir, task->base, p->model->main_tree, task->tree, merged,
+				  &error);
 	if (code == ORCH_ECONFLICT) {
 		json_t *reasons = json_array();
 		json_array_append_new(reasons, json_foreign(orch_error_message(error), 4000));
 		orch_error_free(error);
-		conflict(
-		    p, task,
-		    "another task changed the same files meanwhile: do it again on the new base",
-		    reasons);
+		conflict(p, task,
+			 "another task changed the same files meanwhile: do it again on the new "
+			 "base",
+			 reasons);
 		return;
 	}
 	if (code < 0) {
@@ -456,7 +456,7 @@ static void integrate(orch_pipeline *p, struct model_task *task)
 		return;
 	}
 	const json_t *record =
-	    model_verification(p->model, "merged", task->id, task->attempt, merged);
+		model_verification(p->model, "merged", task->id, task->attempt, merged);
 	if (!record)
 		verify_task(p, task, "merged", merged, p->model->main_tree);
 	else if (json_bool(record, "all_passed"))
@@ -528,8 +528,8 @@ void task_step(orch_pipeline *p)
 	/* What is furthest goes first: a merge frees others, and a review should not wait for new
 	 * work. */
 	static const uint32_t order[] = {
-	    TASK_VERIFIED, TASK_VERIFYING, TASK_SUBMITTED, TASK_RUNNING, TASK_LEASED,
-	    TASK_CONFLICT, TASK_REJECTED,  TASK_STALLED,   TASK_READY,	 TASK_PENDING};
+		TASK_VERIFIED, TASK_VERIFYING, TASK_SUBMITTED, TASK_RUNNING, TASK_LEASED,
+		TASK_CONFLICT, TASK_REJECTED,  TASK_STALLED,   TASK_READY,   TASK_PENDING};
 	for (size_t k = 0; k < sizeof(order) / sizeof(order[0]); k++)
 		for (size_t i = 0; i < p->model->task_count && !p->failure; i++)
 			if (p->model->tasks[i].state == order[k])

@@ -114,11 +114,11 @@ static int32_t put_task(orch_pipeline *p, const char *id, const char *in_dir, or
 		json_array_append_new(operations,
 				      json_pack("{s:s, s:s}", "type", task->operations[i].type,
 						"key", task->operations[i].key));
-	json_t *row =
-	    json_pack("{s:s, s:s, s:s, s:o*, s:o*, s:o*, s:o*}", "id", task->id, "title",
-		      task->title, "description", task->description ? task->description : "",
-		      "requirements", strings(task->requirements), "after", strings(task->after),
-		      "writes", strings(task->writes), "operations", operations);
+	json_t *row = json_pack("{s:s, s:s, s:s, s:o*, s:o*, s:o*, s:o*}", "id", task->id, "title",
+				task->title, "description",
+				task->description ? task->description : "", "requirements",
+				strings(task->requirements), "after", strings(task->after),
+				"writes", strings(task->writes), "operations", operations);
 	int32_t code = row ? put_json(in_dir, "task.json", row, reterr) : orch_fail_memory(reterr);
 	json_decref(row);
 	return code;
@@ -139,9 +139,9 @@ static int32_t put_previous(orch_pipeline *p, const json_t *attempt, const char 
 {
 	const json_t *last = NULL;
 	for (int64_t number = json_int(attempt, "attempt") - 1; number > 0 && !last; number--) {
-		last =
-		    model_attempt(p->model, json_text(attempt, "role"), json_text(attempt, "stage"),
-				  json_text(attempt, "task"), (uint32_t)number);
+		last = model_attempt(p->model, json_text(attempt, "role"),
+				     json_text(attempt, "stage"), json_text(attempt, "task"),
+				     (uint32_t)number);
 		if (last && !json_text(last, "out")[0])
 			last = NULL;
 	}
@@ -149,9 +149,9 @@ static int32_t put_previous(orch_pipeline *p, const json_t *attempt, const char 
 		return 0;
 	if (!strcmp(json_text(attempt, "stage"), "execute"))
 		return json_text(last, "tree")[0]
-			   ? put_diff(p, json_text(last, "base"), json_text(last, "tree"), in_dir,
-				      "previous.diff", reterr)
-			   : 0;
+			       ? put_diff(p, json_text(last, "base"), json_text(last, "tree"),
+					  in_dir, "previous.diff", reterr)
+			       : 0;
 	_cleanup_free_ char *dir = path_join(in_dir, "previous");
 	if (!dir)
 		return orch_fail_memory(reterr);
@@ -194,11 +194,12 @@ static int32_t fill_in(orch_pipeline *p, const json_t *attempt, const char *pack
 		code = put_json(in_dir, "evidence.json", evidence, reterr);
 	if (code < 0)
 		return code;
-	json_t *row = json_pack(
-	    "{s:s, s:O*, s:O*, s:O*, s:O*, s:o}", "run", p->model->run, "role",
-	    json_object_get(attempt, "role"), "stage", json_object_get(attempt, "stage"), "task",
-	    json_object_get(attempt, "task"), "attempt", json_object_get(attempt, "attempt"),
-	    "packet", json_foreign(packet, strlen(packet)));
+	json_t *row = json_pack("{s:s, s:O*, s:O*, s:O*, s:O*, s:o}", "run", p->model->run, "role",
+				json_object_get(attempt, "role"), "stage",
+				json_object_get(attempt, "stage"), "task",
+				json_object_get(attempt, "task"), "attempt",
+				json_object_get(attempt, "attempt"), "packet",
+				json_foreign(packet, strlen(packet)));
 	code = row ? put_json(in_dir, "packet.json", row, reterr) : orch_fail_memory(reterr);
 	json_decref(row);
 	return code;
@@ -264,9 +265,11 @@ static bool is_folder(const char *path)
  * is ours. */
 static bool is_our_error(const orch_error *error)
 {
-	int32_t code = orch_error_code(error);
-	return code == ORCH_ENOMEM || code == ORCH_ENOSPC || orch_error_errno(error) == ENOSPC ||
-	       orch_error_errno(error) == EDQUOT || orch_error_errno(error) == EROFS;
+	static const int ours[] = {ENOSPC, EDQUOT, EROFS, EMFILE, ENFILE, ENOMEM, EIO};
+	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
+		if (orch_error_errno(error) == ours[i])
+			return true;
+	return orch_error_code(error) == ORCH_ENOMEM || orch_error_code(error) == ORCH_ENOSPC;
 }
 
 static int32_t import_one(orch_pipeline *p, const char *workspace, const char *name,
@@ -278,7 +281,7 @@ static int32_t import_one(orch_pipeline *p, const char *workspace, const char *n
 		return orch_fail_memory(reterr);
 	if (!is_folder(dir)) {
 		_cleanup_free_ char *why =
-		    orch_strdup_printf("/work/%s is not a folder any more", name);
+			orch_strdup_printf("/work/%s is not a folder any more", name);
 		json_object_set_new(record, "refused",
 				    json_string(why ? why : "a folder is missing"));
 		return 0;
@@ -287,8 +290,8 @@ static int32_t import_one(orch_pipeline *p, const char *workspace, const char *n
 	int32_t code = tree_import(dir, p->trees_dir, limits, hash, &error);
 	if (code == 0)
 		return json_object_set_new(record, name, json_string(hash)) < 0
-			   ? orch_fail_memory(reterr)
-			   : 0;
+			       ? orch_fail_memory(reterr)
+			       : 0;
 	if (is_our_error(error)) {
 		if (reterr)
 			*reterr = error;

@@ -137,19 +137,19 @@ struct answer {
 #define NO_QUESTIONS "{\"questions\":[]}\n"
 
 static const struct answer honest[] = {
-    {"planner-clarify", "out/questions.json", NO_QUESTIONS},
-    {"planner-specify", "out/spec.xml", SPEC},
-    {"checker-check", "out/checks.xml", CHECKS},
-    {"checker-check", "out/checks/c1.py", CHECK("/health", "healthy")},
-    {"checker-check", "out/checks/c2.py", CHECK("/a", "A")},
-    {"checker-check", "out/checks/secret.py", CHECK("/a?n=3", "AAA")},
-    {"checker-check", "out/checks/c3.py", CHECK("/b", "B")},
-    {"planner-plan", "out/plan.xml", PLAN_HEAD PLAN_T2 PLAN_T3 PLAN_TAIL},
-    {"executor-execute-T1", "tree/app.py", APP},
-    {"executor-execute-T2", "tree/parts/a.py", PART_A},
-    {"executor-execute-T3", "tree/parts/b.py", PART_B},
-    {"reviewer-review", "out/review.json", REVIEW_FINE},
-    {NULL, NULL, NULL},
+	{"planner-clarify", "out/questions.json", NO_QUESTIONS},
+	{"planner-specify", "out/spec.xml", SPEC},
+	{"checker-check", "out/checks.xml", CHECKS},
+	{"checker-check", "out/checks/c1.py", CHECK("/health", "healthy")},
+	{"checker-check", "out/checks/c2.py", CHECK("/a", "A")},
+	{"checker-check", "out/checks/secret.py", CHECK("/a?n=3", "AAA")},
+	{"checker-check", "out/checks/c3.py", CHECK("/b", "B")},
+	{"planner-plan", "out/plan.xml", PLAN_HEAD PLAN_T2 PLAN_T3 PLAN_TAIL},
+	{"executor-execute-T1", "tree/app.py", APP},
+	{"executor-execute-T2", "tree/parts/a.py", PART_A},
+	{"executor-execute-T3", "tree/parts/b.py", PART_B},
+	{"reviewer-review", "out/review.json", REVIEW_FINE},
+	{NULL, NULL, NULL},
 };
 
 /* --- the host -------------------------------------------------------------------------------- */

@@ -66,7 +66,7 @@ START_TEST(delivers)
 	char *part = read_text(orch_pipeline_product_path(host.pipeline), "parts/a.py");
 	char *spec = read_text(orch_pipeline_product_path(host.pipeline), ".orch/spec.xml");
 	char *hidden =
-	    read_text(orch_pipeline_product_path(host.pipeline), ".orch/checks/secret.py");
+		read_text(orch_pipeline_product_path(host.pipeline), ".orch/checks/secret.py");
 	ck_assert_str_eq(part, PART_A);
 	ck_assert_str_eq(spec, SPEC);
 	ck_assert_str_eq(hidden, CHECK("/a?n=3", "AAA"));
@@ -82,8 +82,8 @@ END_TEST
 START_TEST(hides_hidden_checks)
 {
 	static const struct answer rows[] = {
-	    {"executor-execute-T2.1", "tree/parts/a.py", PART_A_SPECIAL},
-	    {NULL, NULL, NULL},
+		{"executor-execute-T2.1", "tree/parts/a.py", PART_A_SPECIAL},
+		{NULL, NULL, NULL},
 	};
 	struct host host;
 	host_init(&host, rows);
@@ -109,12 +109,12 @@ START_TEST(hides_hidden_checks)
 	{
 		const char *text = json_string_value(packet);
 		ck_assert_msg(!strstr(text, "secret") && !strstr(text, "H2") &&
-				  !strstr(text, "AAA"),
+				      !strstr(text, "AAA"),
 			      "%s: %s", place, text);
 	}
 	/* The second attempt is told that a hidden check failed, and no more. */
 	const char *second =
-	    json_string_value(json_object_get(host.packets, "executor-execute-T2.2"));
+		json_string_value(json_object_get(host.packets, "executor-execute-T2.2"));
 	ck_assert_ptr_nonnull(second);
 	ck_assert_ptr_nonnull(strstr(second, "R2: a hidden check failed"));
 	host_end(&host);
@@ -126,20 +126,20 @@ END_TEST
 START_TEST(second_try)
 {
 	static const struct answer rows[] = {
-	    {"executor-execute-T3.1", "tree/parts/b.py", "def answer(query):\n    return 'C'\n"},
-	    {NULL, NULL, NULL},
+		{"executor-execute-T3.1", "tree/parts/b.py",
+		 "def answer(query):\n    return 'C'\n"},
+		{NULL, NULL, NULL},
 	};
 	struct host host;
 	char states[512];
 	host_init(&host, rows);
 	ck_assert_uint_eq(host_run(&host), ORCH_RUN_DELIVERED);
 	task_states(&host, "T3", states, sizeof(states));
-	ck_assert_str_eq(
-	    states,
-	    "READY LEASED RUNNING SUBMITTED VERIFYING REJECTED LEASED RUNNING SUBMITTED VERIFYING "
-	    "VERIFIED MERGED");
+	ck_assert_str_eq(states, "READY LEASED RUNNING SUBMITTED VERIFYING REJECTED LEASED RUNNING "
+				 "SUBMITTED VERIFYING "
+				 "VERIFIED MERGED");
 	const char *second =
-	    json_string_value(json_object_get(host.packets, "executor-execute-T3.2"));
+		json_string_value(json_object_get(host.packets, "executor-execute-T3.2"));
 	ck_assert_ptr_nonnull(strstr(second, "R3: check C3: fail"));
 	ck_assert_ptr_nonnull(strstr(second, "got 'C'"));
 	host_end(&host);
@@ -147,63 +147,64 @@ START_TEST(second_try)
 END_TEST
 
 static const struct answer outside_rows[] = {
-    {"executor-execute-T2", "tree/parts/a.py", PART_A},
-    {"executor-execute-T2", "tree/parts/b.py", PART_B},
-    {NULL, NULL, NULL},
+	{"executor-execute-T2", "tree/parts/a.py", PART_A},
+	{"executor-execute-T2", "tree/parts/b.py", PART_B},
+	{NULL, NULL, NULL},
 };
 static const struct answer sealed_rows[] = {
-    {"executor-execute-T2", "tree/parts/a.py", PART_A},
-    {"executor-execute-T2", "tree/.orch/checks.xml", "<checks/>"},
-    {NULL, NULL, NULL},
+	{"executor-execute-T2", "tree/parts/a.py", PART_A},
+	{"executor-execute-T2", "tree/.orch/checks.xml", "<checks/>"},
+	{NULL, NULL, NULL},
 };
 static const struct answer nothing_rows[] = {
-    {"executor-execute-T2", "out/report.txt", "all tests pass, exit 0"},
-    {NULL, NULL, NULL},
+	{"executor-execute-T2", "out/report.txt", "all tests pass, exit 0"},
+	{NULL, NULL, NULL},
 };
 static const struct answer special_rows[] = {
-    {"executor-execute-T2", "tree/parts/a.py", PART_A_SPECIAL},
-    {NULL, NULL, NULL},
+	{"executor-execute-T2", "tree/parts/a.py", PART_A_SPECIAL},
+	{NULL, NULL, NULL},
 };
 static const struct answer veto_rows[] = {
-    {"reviewer-review-T2", "out/review.json", "{\"veto\":true,\"reasons\":[\"parts/a.py:1: no\"]}"},
-    {NULL, NULL, NULL},
+	{"reviewer-review-T2", "out/review.json",
+	 "{\"veto\":true,\"reasons\":[\"parts/a.py:1: no\"]}"},
+	{NULL, NULL, NULL},
 };
 static const struct answer no_review_rows[] = {
-    {"reviewer-review-T2", "out/opinion.txt", "approved"},
-    {NULL, NULL, NULL},
+	{"reviewer-review-T2", "out/opinion.txt", "approved"},
+	{NULL, NULL, NULL},
 };
 /* The host's own files in place of the tree, or as a part of it. */
 static const struct answer link_rows[] = {
-    {"executor-execute-T2", "@tree", "/etc"},
-    {NULL, NULL, NULL},
+	{"executor-execute-T2", "@tree", "/etc"},
+	{NULL, NULL, NULL},
 };
 static const struct answer inner_link_rows[] = {
-    {"executor-execute-T2", "tree/parts/b.txt", ""},
-    {"executor-execute-T2", "@tree/parts/a.py", "/etc/hostname"},
-    {NULL, NULL, NULL},
+	{"executor-execute-T2", "tree/parts/b.txt", ""},
+	{"executor-execute-T2", "@tree/parts/a.py", "/etc/hostname"},
+	{NULL, NULL, NULL},
 };
 static const struct answer failing_rows[] = {
-    {"executor-execute-T2", "?", NULL},
-    {NULL, NULL, NULL},
+	{"executor-execute-T2", "?", NULL},
+	{NULL, NULL, NULL},
 };
 static const struct answer impossible_rows[] = {
-    {"executor-execute-T2", "out/impossible.txt", "there is no letter A"},
-    {NULL, NULL, NULL},
+	{"executor-execute-T2", "out/impossible.txt", "there is no letter A"},
+	{NULL, NULL, NULL},
 };
 static const struct {
 	const struct answer *rows;
 	const char *reason;
 } refused[] = {
-    {outside_rows, "parts/b.py was added, which is outside"},
-    {sealed_rows, ".orch"},
-    {nothing_rows, "R2"},
-    {special_rows, "a hidden check failed"},
-    {veto_rows, "the reviewer's veto: parts/a.py:1: no"},
-    {no_review_rows, "no usable review"},
-    {link_rows, "/work/tree is not a folder any more"},
-    {inner_link_rows, "parts/a.py"},
-    {failing_rows, "ended as FAILED"},
-    {impossible_rows, "there is no letter A"},
+	{outside_rows, "parts/b.py was added, which is outside"},
+	{sealed_rows, ".orch"},
+	{nothing_rows, "R2"},
+	{special_rows, "a hidden check failed"},
+	{veto_rows, "the reviewer's veto: parts/a.py:1: no"},
+	{no_review_rows, "no usable review"},
+	{link_rows, "/work/tree is not a folder any more"},
+	{inner_link_rows, "parts/a.py"},
+	{failing_rows, "ended as FAILED"},
+	{impossible_rows, "there is no letter A"},
 };
 
 /* One task never gets through; the branch that does not need it does, and the run says so. */
@@ -237,8 +238,8 @@ END_TEST
 START_TEST(blocks_dependents)
 {
 	static const struct answer rows[] = {
-	    {"executor-execute-T1", "tree/app.py", "print('no server')\n"},
-	    {NULL, NULL, NULL},
+		{"executor-execute-T1", "tree/app.py", "print('no server')\n"},
+		{NULL, NULL, NULL},
 	};
 	struct host host;
 	host_init(&host, rows);
@@ -246,8 +247,8 @@ START_TEST(blocks_dependents)
 	ck_assert_uint_eq(host_run(&host), ORCH_RUN_PARTIAL);
 	json_t *report = host_report(&host);
 	ck_assert_str_eq(member(row_of(report, "tasks", "id", "T3"), "state"), "BLOCKED");
-	ck_assert_ptr_nonnull(
-	    strstr(member(row_of(report, "tasks", "id", "T3"), "reason"), "T1, which is BLOCKED"));
+	ck_assert_ptr_nonnull(strstr(member(row_of(report, "tasks", "id", "T3"), "reason"),
+				     "T1, which is BLOCKED"));
 	ck_assert(json_is_null(json_object_get(report, "product")));
 	ck_assert_str_eq(orch_pipeline_product_path(host.pipeline), "");
 	json_decref(report);
@@ -284,11 +285,12 @@ START_TEST(conflicts)
 {
 	/* As long as B is there, this A is wrong. */
 	static const struct answer rows[] = {
-	    {"executor-execute-T2.1", "tree/parts/a.py",
-	     "import os\n"
-	     "def answer(query):\n"
-	     "    return 'X' if os.path.exists('parts/b.py') else 'A' * int(query.get('n', 1))\n"},
-	    {NULL, NULL, NULL},
+		{"executor-execute-T2.1", "tree/parts/a.py",
+		 "import os\n"
+		 "def answer(query):\n"
+		 "    return 'X' if os.path.exists('parts/b.py') else 'A' * int(query.get('n', "
+		 "1))\n"},
+		{NULL, NULL, NULL},
 	};
 	struct host host;
 	char states[512];
@@ -297,10 +299,9 @@ START_TEST(conflicts)
 	host.on_event = finish_t2;
 	ck_assert_uint_eq(host_run(&host), ORCH_RUN_DELIVERED);
 	task_states(&host, "T2", states, sizeof(states));
-	ck_assert_str_eq(
-	    states,
-	    "READY LEASED RUNNING SUBMITTED VERIFYING VERIFIED CONFLICT LEASED RUNNING SUBMITTED "
-	    "VERIFYING VERIFIED MERGED");
+	ck_assert_str_eq(states, "READY LEASED RUNNING SUBMITTED VERIFYING VERIFIED CONFLICT "
+				 "LEASED RUNNING SUBMITTED "
+				 "VERIFYING VERIFIED MERGED");
 	json_t *report = host_report(&host);
 	assert_invariants(report);
 	json_decref(report);
@@ -351,14 +352,14 @@ static void run_next(struct host *host, const char *part, const char *other, uin
 	snprintf(first, sizeof(first), NEXT_SPEC, "R2");
 	snprintf(second, sizeof(second), NEXT_SPEC, "R4");
 	const struct answer rows[] = {
-	    {"planner-specify.1", "out/spec.xml", first},
-	    {"planner-specify", "out/spec.xml", second},
-	    {"checker-check", "out/checks.xml", NEXT_CHECKS("R4")},
-	    {"checker-check", "out/checks/c1.py", CHECK("/c", "C")},
-	    {"planner-plan", "out/plan.xml", NEXT_PLAN},
-	    {"executor-execute-T1", "tree/parts/c.py", "def answer(query):\n    return 'C'\n"},
-	    {"executor-execute-T1", part, other},
-	    {NULL, NULL, NULL},
+		{"planner-specify.1", "out/spec.xml", first},
+		{"planner-specify", "out/spec.xml", second},
+		{"checker-check", "out/checks.xml", NEXT_CHECKS("R4")},
+		{"checker-check", "out/checks/c1.py", CHECK("/c", "C")},
+		{"planner-plan", "out/plan.xml", NEXT_PLAN},
+		{"executor-execute-T1", "tree/parts/c.py", "def answer(query):\n    return 'C'\n"},
+		{"executor-execute-T1", part, other},
+		{NULL, NULL, NULL},
 	};
 	struct host next;
 	host_init(&next, rows);
@@ -366,7 +367,7 @@ static void run_next(struct host *host, const char *part, const char *other, uin
 	ck_assert_uint_eq(host_run(&next), expected);
 	/* The id of an earlier requirement is not taken twice. */
 	const char *packet =
-	    json_string_value(json_object_get(next.packets, "planner-specify--.2"));
+		json_string_value(json_object_get(next.packets, "planner-specify--.2"));
 	ck_assert_ptr_nonnull(packet);
 	ck_assert_ptr_nonnull(strstr(packet, "R2 is that of an earlier requirement"));
 	/* Earlier hidden checks are not in the tree that an executor gets. */
@@ -405,7 +406,8 @@ START_TEST(goes_on_with_a_repository)
 }
 END_TEST
 
-/* --- tests that a repository has of its own ---------------------------------------------------- */
+/* --- tests that a repository has of its own ----------------------------------------------------
+ */
 
 #define OWN_TEST                                                                                   \
 	"import unittest\n"                                                                        \
@@ -414,19 +416,20 @@ END_TEST
 	"    def test_b(self):\n"                                                                  \
 	"        self.assertEqual(letters.b(), 'B')\n"
 
-static void run_own_tests(struct host *host, const char *letters, const char *test, uint32_t expected)
+static void run_own_tests(struct host *host, const char *letters, const char *test,
+			  uint32_t expected)
 {
 	char spec[1024];
 	snprintf(spec, sizeof(spec), NEXT_SPEC, "R4");
 	const struct answer rows[] = {
-	    {"planner-specify", "out/spec.xml", spec},
-	    {"checker-check", "out/checks.xml", NEXT_CHECKS("R4")},
-	    {"checker-check", "out/checks/c1.py", CHECK("/c", "C")},
-	    {"planner-plan", "out/plan.xml", NEXT_PLAN},
-	    {"executor-execute-T1", "tree/parts/c.py", "def answer(query):\n    return 'C'\n"},
-	    {"executor-execute-T1", "tree/lib/letters.py", letters},
-	    {"executor-execute-T1", "tree/tests/test_letters.py", test},
-	    {NULL, NULL, NULL},
+		{"planner-specify", "out/spec.xml", spec},
+		{"checker-check", "out/checks.xml", NEXT_CHECKS("R4")},
+		{"checker-check", "out/checks/c1.py", CHECK("/c", "C")},
+		{"planner-plan", "out/plan.xml", NEXT_PLAN},
+		{"executor-execute-T1", "tree/parts/c.py", "def answer(query):\n    return 'C'\n"},
+		{"executor-execute-T1", "tree/lib/letters.py", letters},
+		{"executor-execute-T1", "tree/tests/test_letters.py", test},
+		{NULL, NULL, NULL},
 	};
 	struct host next;
 	host_init(&next, rows);
@@ -435,10 +438,11 @@ static void run_own_tests(struct host *host, const char *letters, const char *te
 	json_t *report = host_report(&next);
 	const json_t *base = row_of(report, "own_tests", "which", "base");
 	const json_t *final = row_of(report, "own_tests", "which", "final");
-	ck_assert_msg(json_is_true(json_object_get(base, "passed")), "%s %s", member(base, "output"),
-		      member(base, "error"));
+	ck_assert_msg(json_is_true(json_object_get(base, "passed")), "%s %s",
+		      member(base, "output"), member(base, "error"));
 	ck_assert_int_eq(json_integer_value(json_object_get(final, "tests")), 1);
-	ck_assert_int_eq(json_is_true(json_object_get(final, "passed")), expected == ORCH_RUN_DELIVERED);
+	ck_assert_int_eq(json_is_true(json_object_get(final, "passed")),
+			 expected == ORCH_RUN_DELIVERED);
 	if (expected == ORCH_RUN_PARTIAL)
 		ck_assert_ptr_nonnull(strstr(member(report, "reason"), "own tests passed before"));
 	json_decref(report);
@@ -457,7 +461,8 @@ START_TEST(runs_the_repositorys_own_tests)
 	write_text(host.repo, "tests/__init__.py", "");
 	write_text(host.repo, "tests/test_letters.py", OWN_TEST);
 	snprintf(command, sizeof(command),
-		 "cd %s && git init -q -b main && git add . && git -c user.name=t -c user.email=t@t commit -qm t",
+		 "cd %s && git init -q -b main && git add . && git -c user.name=t -c "
+		 "user.email=t@t commit -qm t",
 		 host.repo);
 	ck_assert_int_eq(system(command), 0);
 	run_own_tests(&host, "def b():\n    return chr(66)\n", OWN_TEST, ORCH_RUN_DELIVERED);

@@ -9,51 +9,53 @@ static orch_job *waiting;
 /* --- documents ------------------------------------------------------------------------------- */
 
 static const struct answer bad_spec[] = {
-    {"planner-specify.1", "out/spec.xml", "<spec xmlns=\"urn:orch:spec:1\">\n<oops/></spec>\n"},
-    {NULL, NULL, NULL},
+	{"planner-specify.1", "out/spec.xml", "<spec xmlns=\"urn:orch:spec:1\">\n<oops/></spec>\n"},
+	{NULL, NULL, NULL},
 };
 static const struct answer no_checks_file[] = {
-    {"checker-check.1", "out/checks.xml", CHECKS},
-    {NULL, NULL, NULL},
+	{"checker-check.1", "out/checks.xml", CHECKS},
+	{NULL, NULL, NULL},
 };
 static const struct answer idle_check[] = {
-    {"checker-check.1", "out/checks.xml", CHECKS},
-    {"checker-check.1", "out/checks/c1.py", CHECK("/health", "healthy")},
-    {"checker-check.1", "out/checks/c2.py", "print('1..1')\nprint('ok 1')\n"},
-    {"checker-check.1", "out/checks/secret.py", CHECK("/a?n=3", "AAA")},
-    {"checker-check.1", "out/checks/c3.py", CHECK("/b", "B")},
-    {NULL, NULL, NULL},
+	{"checker-check.1", "out/checks.xml", CHECKS},
+	{"checker-check.1", "out/checks/c1.py", CHECK("/health", "healthy")},
+	{"checker-check.1", "out/checks/c2.py", "print('1..1')\nprint('ok 1')\n"},
+	{"checker-check.1", "out/checks/secret.py", CHECK("/a?n=3", "AAA")},
+	{"checker-check.1", "out/checks/c3.py", CHECK("/b", "B")},
+	{NULL, NULL, NULL},
 };
 static const struct answer stub_check[] = {
-    {"checker-check.1", "out/checks.xml", CHECKS},
-    {"checker-check.1", "out/checks/c1.py", CHECK("/health", "healthy")},
-    {"checker-check.1", "out/checks/c2.py", CHECK("/a", "ok")},
-    {"checker-check.1", "out/checks/secret.py", CHECK("/a?n=3", "AAA")},
-    {"checker-check.1", "out/checks/c3.py", CHECK("/b", "B")},
-    {NULL, NULL, NULL},
+	{"checker-check.1", "out/checks.xml", CHECKS},
+	{"checker-check.1", "out/checks/c1.py", CHECK("/health", "healthy")},
+	{"checker-check.1", "out/checks/c2.py", CHECK("/a", "ok")},
+	{"checker-check.1", "out/checks/secret.py", CHECK("/a?n=3", "AAA")},
+	{"checker-check.1", "out/checks/c3.py", CHECK("/b", "B")},
+	{NULL, NULL, NULL},
 };
 static const struct answer bad_plan[] = {
-    {"planner-plan.1", "out/plan.xml", PLAN_HEAD PLAN_T2 PLAN_TAIL},
-    {NULL, NULL, NULL},
+	{"planner-plan.1", "out/plan.xml", PLAN_HEAD PLAN_T2 PLAN_TAIL},
+	{NULL, NULL, NULL},
 };
 static const struct answer operation_plan[] = {
-    {"planner-plan.1", "out/plan.xml",
-     PLAN_HEAD PLAN_T2
-     "  <task id=\"T3\" title=\"B\"><description>B.</description><requirement ref=\"R3\"/><after "
-     "ref=\"T1\"/>"
-     "<write path=\"parts/b.py\"/><operation type=\"notify.send\" key=\"x\"/></task>\n" PLAN_TAIL},
-    {NULL, NULL, NULL},
+	{"planner-plan.1", "out/plan.xml",
+	 PLAN_HEAD PLAN_T2
+	 "  <task id=\"T3\" title=\"B\"><description>B.</description><requirement "
+	 "ref=\"R3\"/><after "
+	 "ref=\"T1\"/>"
+	 "<write path=\"parts/b.py\"/><operation type=\"notify.send\" "
+	 "key=\"x\"/></task>\n" PLAN_TAIL},
+	{NULL, NULL, NULL},
 };
 static const struct {
 	const struct answer *rows;
 	const char *second, *evidence;
 } sent_back[] = {
-    {bad_spec, "planner-specify--.2", "spec.xml:"},
-    {no_checks_file, "checker-check--.2", "checks/c1.py"},
-    {idle_check, "checker-check--.2", "check C2 of R2 passes against an empty product"},
-    {stub_check, "checker-check--.2", "check C2 of R2 passes against a stub"},
-    {bad_plan, "planner-plan--.2", "R3"},
-    {operation_plan, "planner-plan--.2", "notify.send"},
+	{bad_spec, "planner-specify--.2", "spec.xml:"},
+	{no_checks_file, "checker-check--.2", "checks/c1.py"},
+	{idle_check, "checker-check--.2", "check C2 of R2 passes against an empty product"},
+	{stub_check, "checker-check--.2", "check C2 of R2 passes against a stub"},
+	{bad_plan, "planner-plan--.2", "R3"},
+	{operation_plan, "planner-plan--.2", "notify.send"},
 };
 
 START_TEST(sends_back)
@@ -71,8 +73,8 @@ END_TEST
 START_TEST(blocks_a_stage)
 {
 	static const struct answer rows[] = {
-	    {"planner-specify", "out/spec.xml", "this is no XML"},
-	    {NULL, NULL, NULL},
+		{"planner-specify", "out/spec.xml", "this is no XML"},
+		{NULL, NULL, NULL},
 	};
 	struct host host;
 	host_init(&host, rows);
@@ -80,7 +82,7 @@ START_TEST(blocks_a_stage)
 	ck_assert_uint_eq(host_run(&host), ORCH_RUN_ABORTED);
 	json_t *report = host_report(&host);
 	ck_assert_ptr_nonnull(
-	    strstr(member(report, "reason"), "specify is BLOCKED after 2 attempts: spec.xml"));
+		strstr(member(report, "reason"), "specify is BLOCKED after 2 attempts: spec.xml"));
 	ck_assert_uint_eq(json_array_size(json_object_get(report, "attempts")), 3);
 	json_decref(report);
 	host_end(&host);
@@ -94,14 +96,14 @@ END_TEST
 	"\",\"options\":[],\"kind\":\"" kind "\"}"
 
 static const struct answer two_questions[] = {
-    {"planner-clarify", "out/questions.json",
-     "{\"questions\":[" QUESTION("Q1", "text") "," QUESTION("Q2", "text") "]}"},
-    {NULL, NULL, NULL},
+	{"planner-clarify", "out/questions.json",
+	 "{\"questions\":[" QUESTION("Q1", "text") "," QUESTION("Q2", "text") "]}"},
+	{NULL, NULL, NULL},
 };
 static const struct answer money_question[] = {
-    {"planner-clarify", "out/questions.json",
-     "{\"questions\":[" QUESTION("Q1", "text") "," QUESTION("Q2", "money") "]}"},
-    {NULL, NULL, NULL},
+	{"planner-clarify", "out/questions.json",
+	 "{\"questions\":[" QUESTION("Q1", "text") "," QUESTION("Q2", "money") "]}"},
+	{NULL, NULL, NULL},
 };
 
 static void assert_answer(const struct host *host, const char *id, const char *text, const char *by)
