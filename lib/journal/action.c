@@ -122,10 +122,10 @@ static int32_t transition(orch_action *action, uint32_t state, bool sets_result,
 	bool starts = state == ORCH_ACTION_DISPATCHED;
 	if (starts && !store_headroom_take(journal))
 		return orch_fail(
-		    reterr, ORCH_ENOSPC, 0, "headroom",
-		    "%s: the disk has no room left for the outcome, so nothing is dispatched: "
-		    "free some",
-		    journal->path);
+			reterr, ORCH_ENOSPC, 0, "headroom",
+			"%s: the disk has no room left for the outcome, so nothing is dispatched: "
+			"free some",
+			journal->path);
 
 	struct expectation expected = {action->row.state, action->row.attempt,
 				       action->row.generation};

@@ -31,9 +31,9 @@ static void line_format(const struct anchor_point *point, char line[LINE_SIZE + 
 {
 	char hash[2 * DIGEST_SIZE + 1], check[2 * CHECK_SIZE + 1];
 	sodium_bin2hex(hash, sizeof(hash), point->hash, DIGEST_SIZE);
-	int length =
-	    snprintf(line, LINE_SIZE + 1, "orch-anchor 1 %020llu %020llu %s ",
-		     (unsigned long long)point->epoch, (unsigned long long)point->sequence, hash);
+	int length = snprintf(line, LINE_SIZE + 1, "orch-anchor 1 %020llu %020llu %s ",
+			      (unsigned long long)point->epoch, (unsigned long long)point->sequence,
+			      hash);
 	line_check(line, (size_t)length, check);
 	snprintf(line + length, LINE_SIZE + 1 - (size_t)length, "%s\n", check);
 }
@@ -75,10 +75,10 @@ int32_t anchor_read(const char *path, bool *ret_found, struct anchor_point *ret_
 	bool have_moved = length >= 2 * LINE_SIZE && line_parse(text + LINE_SIZE, &moved);
 	if (!have_synced)
 		return orch_fail(
-		    reterr, ORCH_ECORRUPT, 0, "anchor",
-		    "%s is not an anchor, or damaged: check the journal by hand, then remove "
-		    "it to go on without its protection",
-		    path);
+			reterr, ORCH_ECORRUPT, 0, "anchor",
+			"%s is not an anchor, or damaged: check the journal by hand, then remove "
+			"it to go on without its protection",
+			path);
 	if (have_moved && moved.epoch == synced.epoch && moved.sequence > synced.sequence)
 		synced = moved;
 	*ret_point = synced;
@@ -110,7 +110,7 @@ int32_t anchor_sync(struct anchor *anchor, const struct anchor_point *point, orc
 		return orch_fail_memory(reterr);
 	int os_errno;
 	_cleanup_close_ int fd = fd_above_stdio(
-	    open(temp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600));
+		open(temp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600));
 	if (fd < 0) {
 		os_errno = errno;
 		goto failed;

@@ -117,12 +117,12 @@ static int32_t write_once(orch_journal *journal, struct action_row *row,
 	if (r < 0)
 		goto failed;
 	struct event_row event = {
-	    .sequence = row->sequence,
-	    .at_ms = row->updated_at_ms,
-	    .generation = row->generation,
-	    .action = row->id,
-	    .attempt = row->attempt,
-	    .state = row->state,
+		.sequence = row->sequence,
+		.at_ms = row->updated_at_ms,
+		.generation = row->generation,
+		.action = row->id,
+		.attempt = row->attempt,
+		.state = row->state,
 	};
 	chain_row_digest(row, event.digest);
 	chain_event_hash(journal->head, &event);
@@ -179,9 +179,9 @@ int32_t chain_write_instance(orch_journal *journal, const struct instance_row *i
 	if (r < 0)
 		goto failed;
 	struct event_row event = {
-	    .sequence = journal->sequence + 1,
-	    .at_ms = instance->opened_at_ms,
-	    .generation = instance->generation,
+		.sequence = journal->sequence + 1,
+		.at_ms = instance->opened_at_ms,
+		.generation = instance->generation,
 	};
 	chain_instance_digest(instance, event.digest);
 	chain_event_hash(journal->head, &event);
@@ -206,12 +206,13 @@ int32_t chain_check_anchor(orch_journal *journal, const char *anchor_path, orch_
 		return r;
 	if (point.epoch > journal->epoch || point.sequence > journal->sequence)
 		return orch_fail(
-		    reterr, ORCH_ECORRUPT, 0, "anchor",
-		    "%s is older than its anchor %s: it ends at record %llu, and record %llu was "
-		    "acknowledged; put the newer file back, or remove the anchor to accept the "
-		    "loss",
-		    journal->path, anchor_path, (unsigned long long)journal->sequence,
-		    (unsigned long long)point.sequence);
+			reterr, ORCH_ECORRUPT, 0, "anchor",
+			"%s is older than its anchor %s: it ends at record %llu, and record %llu "
+			"was "
+			"acknowledged; put the newer file back, or remove the anchor to accept the "
+			"loss",
+			journal->path, anchor_path, (unsigned long long)journal->sequence,
+			(unsigned long long)point.sequence);
 	struct event_row event;
 	r = store_event_at(journal, point.sequence, &event, reterr);
 	if (r < 0 && r != ORCH_ENOENT)
@@ -222,9 +223,10 @@ int32_t chain_check_anchor(orch_journal *journal, const char *anchor_path, orch_
 	}
 	if (r == ORCH_ENOENT || memcmp(event.hash, point.hash, DIGEST_SIZE) != 0)
 		return orch_fail(
-		    reterr, ORCH_ECORRUPT, 0, "anchor",
-		    "%s is not what its anchor %s knows: record %llu is another one, so an "
-		    "older copy was put back and written to, or the anchor is another journal's",
-		    journal->path, anchor_path, (unsigned long long)point.sequence);
+			reterr, ORCH_ECORRUPT, 0, "anchor",
+			"%s is not what its anchor %s knows: record %llu is another one, so an "
+			"older copy was put back and written to, or the anchor is another "
+			"journal's",
+			journal->path, anchor_path, (unsigned long long)point.sequence);
 	return 0;
 }

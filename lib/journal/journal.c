@@ -87,7 +87,8 @@ static int32_t resolve_path(const char *path, const char *what, char **ret_path,
 		folder = strndup(full, slash == full ? 1 : (size_t)(slash - full));
 	} else if (errno == ENOENT) {
 		_cleanup_free_ char *parent =
-		    slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+			slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path))
+			      : strdup(".");
 		if (!parent)
 			return orch_fail_memory(reterr);
 		folder = realpath(parent, NULL);
@@ -117,10 +118,10 @@ static int32_t set_anchor(orch_journal *journal, const char *anchor_path,
 	if (strncmp(folder, journal_folder, length) == 0 &&
 	    (folder[length] == '\0' || folder[length] == '/'))
 		return orch_fail(
-		    reterr, ORCH_EINVAL, 0, "anchor",
-		    "the anchor %s is inside the journal's folder: put it elsewhere, or it is "
-		    "rolled back together with the journal",
-		    path);
+			reterr, ORCH_EINVAL, 0, "anchor",
+			"the anchor %s is inside the journal's folder: put it elsewhere, or it is "
+			"rolled back together with the journal",
+			path);
 	journal->anchor.path = ORCH_STEAL(path);
 	return 0;
 }
@@ -135,9 +136,9 @@ static int32_t create_if_missing(orch_journal *journal, orch_error **reterr)
 	struct file_identity wal;
 	if (file_identity_read(journal->wal_path, &wal))
 		return orch_fail(
-		    reterr, ORCH_ECORRUPT, 0, NULL,
-		    "%s is missing, and its write-ahead log %s is there: put it back beside it",
-		    journal->path, journal->wal_path);
+			reterr, ORCH_ECORRUPT, 0, NULL,
+			"%s is missing, and its write-ahead log %s is there: put it back beside it",
+			journal->path, journal->wal_path);
 	if (journal->anchor.path) {
 		struct anchor_point point;
 		bool found;
@@ -145,12 +146,12 @@ static int32_t create_if_missing(orch_journal *journal, orch_error **reterr)
 		if (r < 0)
 			return r;
 		if (found)
-			return orch_fail(
-			    reterr, ORCH_ECORRUPT, 0, "anchor",
-			    "%s is missing, and its anchor %s knows of %llu records: put it back, "
-			    "or remove the anchor to accept the loss",
-			    journal->path, journal->anchor.path,
-			    (unsigned long long)point.sequence);
+			return orch_fail(reterr, ORCH_ECORRUPT, 0, "anchor",
+					 "%s is missing, and its anchor %s knows of %llu records: "
+					 "put it back, "
+					 "or remove the anchor to accept the loss",
+					 journal->path, journal->anchor.path,
+					 (unsigned long long)point.sequence);
 	}
 	return store_create(journal->path, reterr);
 }
@@ -255,7 +256,7 @@ static int32_t journal_open(const struct orch_journal_opts *opts, orch_journal *
 		return orch_fail_memory(reterr);
 	journal->read_only = opts->flags & ORCH_JOURNAL_READ_ONLY;
 	journal->payload_limit =
-	    opts->payload_limit ? opts->payload_limit : JOURNAL_DEFAULT_PAYLOAD_LIMIT;
+		opts->payload_limit ? opts->payload_limit : JOURNAL_DEFAULT_PAYLOAD_LIMIT;
 	journal->on_record = opts->on_record;
 	journal->userdata = opts->userdata;
 	return journal->read_only ? open_read_only(journal, lock_path, reterr)
@@ -359,11 +360,12 @@ static int32_t prepare_row(orch_journal *journal, const struct orch_action_opts 
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
 				 "the request is NULL with a length of %zu", opts->request_length);
 	if (opts->request_length > journal->payload_limit)
-		return orch_fail(
-		    reterr, ORCH_ETOOBIG, 0, NULL,
-		    "the request of %s has %zu bytes, the journal's payload_limit is %llu: store "
-		    "it elsewhere and journal its digest",
-		    opts->key, opts->request_length, (unsigned long long)journal->payload_limit);
+		return orch_fail(reterr, ORCH_ETOOBIG, 0, NULL,
+				 "the request of %s has %zu bytes, the journal's payload_limit is "
+				 "%llu: store "
+				 "it elsewhere and journal its digest",
+				 opts->key, opts->request_length,
+				 (unsigned long long)journal->payload_limit);
 	strcpy(row->kind, opts->kind);
 	strcpy(row->key, opts->key);
 	row->policy = opts->policy ? opts->policy : ORCH_POLICY_NEVER_REPEAT;
@@ -446,11 +448,11 @@ static int32_t begin_row(orch_journal *journal, struct action_row *row, uint32_t
 	*outcome = found ? outcome_of(journal, &recorded) : ORCH_BEGIN_FRESH;
 	if (*outcome == ORCH_BEGIN_FRESH) {
 		if (!store_headroom_take(journal)) {
-			r = orch_fail(
-			    reterr, ORCH_ENOSPC, 0, "headroom",
-			    "%s: the disk has no room left for the outcome, so %s is not begun: "
-			    "free some",
-			    journal->path, row->key);
+			r = orch_fail(reterr, ORCH_ENOSPC, 0, "headroom",
+				      "%s: the disk has no room left for the outcome, so %s is not "
+				      "begun: "
+				      "free some",
+				      journal->path, row->key);
 			goto abort;
 		}
 		struct expectation expected = {recorded.state, recorded.attempt,
@@ -486,12 +488,12 @@ static int32_t check_action_opts(const struct orch_action_opts *opts, orch_error
 				 "orch_action_opts.policy %u is not an ORCH_POLICY_*",
 				 opts->policy);
 	if (opts->fingerprint
-		? opts->fingerprint_length < 1 || opts->fingerprint_length > FINGERPRINT_MAX
-		: opts->fingerprint_length != 0)
+		    ? opts->fingerprint_length < 1 || opts->fingerprint_length > FINGERPRINT_MAX
+		    : opts->fingerprint_length != 0)
 		return orch_fail(
-		    reterr, ORCH_EINVAL, 0, NULL,
-		    "orch_action_opts.fingerprint_length is %zu: 1 to %d bytes, or 0 with NULL",
-		    opts->fingerprint_length, FINGERPRINT_MAX);
+			reterr, ORCH_EINVAL, 0, NULL,
+			"orch_action_opts.fingerprint_length is %zu: 1 to %d bytes, or 0 with NULL",
+			opts->fingerprint_length, FINGERPRINT_MAX);
 	return 0;
 }
 

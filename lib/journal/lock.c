@@ -159,10 +159,10 @@ int32_t filesystem_check(const char *folder, orch_error **reterr)
 	const char *name;
 	if (filesystem_is_remote((uint64_t)status.f_type, &name))
 		return orch_fail(
-		    reterr, ORCH_ENETFS, 0, "folder",
-		    "%s is on a network file system (%s), where locks and syncs cannot be "
-		    "trusted: put the journal on a local disk",
-		    folder, name);
+			reterr, ORCH_ENETFS, 0, "folder",
+			"%s is on a network file system (%s), where locks and syncs cannot be "
+			"trusted: put the journal on a local disk",
+			folder, name);
 	return 0;
 }
 
@@ -174,10 +174,10 @@ static int32_t lock_refused(const struct lock *lock, orch_error **reterr)
 		length--;
 	if (length <= 0)
 		return orch_fail(
-		    reterr, ORCH_ELOCKED, 0, "lock",
-		    "%s is held by another coordinator, which has not signed it yet, or is "
-		    "being read",
-		    lock->path);
+			reterr, ORCH_ELOCKED, 0, "lock",
+			"%s is held by another coordinator, which has not signed it yet, or is "
+			"being read",
+			lock->path);
 	holder[length] = '\0';
 	return orch_fail(reterr, ORCH_ELOCKED, 0, "lock",
 			 "%s is held by another coordinator (%s): stop it first", lock->path,
@@ -194,7 +194,7 @@ int32_t lock_take(struct lock *lock, const char *path, bool shared, orch_error *
 	/* Somebody may remove the file between open and lock: then the lock is one on nothing. */
 	for (int tries = 0; tries < 10; tries++) {
 		int flags =
-		    O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | (shared ? O_RDONLY : O_RDWR | O_CREAT);
+			O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | (shared ? O_RDONLY : O_RDWR | O_CREAT);
 		lock->fd = fd_above_stdio(open(path, flags, 0600));
 		if (lock->fd < 0 && shared && errno == ENOENT)
 			return 0;
@@ -206,9 +206,9 @@ int32_t lock_take(struct lock *lock, const char *path, bool shared, orch_error *
 		struct flock range = {.l_type = shared ? F_RDLCK : F_WRLCK, .l_whence = SEEK_SET};
 		if (fcntl(lock->fd, F_OFD_SETLK, &range) < 0) {
 			r = errno == EAGAIN || errno == EACCES
-				? lock_refused(lock, reterr)
-				: orch_fail(reterr, ORCH_ESYS, errno, "lock", "cannot lock %s",
-					    path);
+				    ? lock_refused(lock, reterr)
+				    : orch_fail(reterr, ORCH_ESYS, errno, "lock", "cannot lock %s",
+						path);
 			goto failed;
 		}
 		struct stat status;

@@ -21,8 +21,8 @@ static struct body *body_new_digest(const unsigned char *digest, uint64_t length
 {
 	char hex[2 * DIGEST_SIZE + 1], text[128];
 	sodium_bin2hex(hex, sizeof(hex), digest, DIGEST_SIZE);
-	int written =
-	    snprintf(text, sizeof(text), "sha256:%s bytes:%llu", hex, (unsigned long long)length);
+	int written = snprintf(text, sizeof(text), "sha256:%s bytes:%llu", hex,
+			       (unsigned long long)length);
 	return body_new(text, (size_t)written);
 }
 
@@ -35,7 +35,7 @@ bool payload_set(struct payload *payload, const void *bytes, size_t length, uint
 	crypto_hash_sha256(payload->digest, bytes, length);
 	payload->kept = length <= limit;
 	payload->body =
-	    payload->kept ? body_new(bytes, length) : body_new_digest(payload->digest, length);
+		payload->kept ? body_new(bytes, length) : body_new_digest(payload->digest, length);
 	return payload->body != NULL;
 }
 

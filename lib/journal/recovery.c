@@ -69,9 +69,10 @@ static const char *decision_for(const struct recovery_row *row)
 		return "verify: it is still in flight, ask again later";
 	case ORCH_OUTCOME_UNKNOWN:
 		return orch_action_state(row->action) == ORCH_ACTION_HANDED_OVER
-			   ? "hand over: nobody can tell and it must never be repeated, a person "
-			     "decides"
-			   : "verify: nobody can tell, ask again before any retry";
+			       ? "hand over: nobody can tell and it must never be repeated, a "
+				 "person "
+				 "decides"
+			       : "verify: nobody can tell, ask again before any retry";
 	default:
 		break;
 	}

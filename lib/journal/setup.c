@@ -9,26 +9,27 @@
 /* Making, opening and closing the database, and the disk space kept back for it. */
 
 static const char schema_sql[] =
-    "BEGIN IMMEDIATE;"
-    "CREATE TABLE journal (one INTEGER PRIMARY KEY CHECK (one = 1), id BLOB NOT NULL,"
-    " epoch INTEGER NOT NULL, created_at_ms INTEGER NOT NULL) STRICT;"
-    "CREATE TABLE instance (generation INTEGER PRIMARY KEY, instance_id TEXT NOT NULL,"
-    " boot_id TEXT NOT NULL, host TEXT NOT NULL, pid INTEGER NOT NULL,"
-    " opened_at_ms INTEGER NOT NULL) STRICT;"
-    "CREATE TABLE action (id INTEGER PRIMARY KEY, sequence INTEGER NOT NULL, kind TEXT NOT NULL,"
-    " key TEXT NOT NULL UNIQUE, policy INTEGER NOT NULL, fingerprint BLOB NOT NULL,"
-    " state INTEGER NOT NULL, attempt INTEGER NOT NULL, generation INTEGER NOT NULL,"
-    " created_at_ms INTEGER NOT NULL, updated_at_ms INTEGER NOT NULL,"
-    " request_length INTEGER NOT NULL, request_digest BLOB,"
-    " result_length INTEGER NOT NULL, result_digest BLOB) STRICT;"
-    /* Recovery looks at the open ones only: INTENT, DISPATCHED, OBSERVED, UNKNOWN. */
-    "CREATE INDEX action_open ON action (id) WHERE state IN (1, 2, 3, 6);"
-    /* The request of action N is 2 N, its result 2 N + 1. Apart, so that a transition does not
-     * write them again and they can be dropped without the mark that the action was done. */
-    "CREATE TABLE body (id INTEGER PRIMARY KEY, bytes BLOB NOT NULL) STRICT;"
-    "CREATE TABLE event (sequence INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL,"
-    " generation INTEGER NOT NULL, action INTEGER NOT NULL, attempt INTEGER NOT NULL,"
-    " state INTEGER NOT NULL, digest BLOB NOT NULL, hash BLOB NOT NULL) STRICT;";
+	"BEGIN IMMEDIATE;"
+	"CREATE TABLE journal (one INTEGER PRIMARY KEY CHECK (one = 1), id BLOB NOT NULL,"
+	" epoch INTEGER NOT NULL, created_at_ms INTEGER NOT NULL) STRICT;"
+	"CREATE TABLE instance (generation INTEGER PRIMARY KEY, instance_id TEXT NOT NULL,"
+	" boot_id TEXT NOT NULL, host TEXT NOT NULL, pid INTEGER NOT NULL,"
+	" opened_at_ms INTEGER NOT NULL) STRICT;"
+	"CREATE TABLE action (id INTEGER PRIMARY KEY, sequence INTEGER NOT NULL, kind TEXT NOT "
+	"NULL,"
+	" key TEXT NOT NULL UNIQUE, policy INTEGER NOT NULL, fingerprint BLOB NOT NULL,"
+	" state INTEGER NOT NULL, attempt INTEGER NOT NULL, generation INTEGER NOT NULL,"
+	" created_at_ms INTEGER NOT NULL, updated_at_ms INTEGER NOT NULL,"
+	" request_length INTEGER NOT NULL, request_digest BLOB,"
+	" result_length INTEGER NOT NULL, result_digest BLOB) STRICT;"
+	/* Recovery looks at the open ones only: INTENT, DISPATCHED, OBSERVED, UNKNOWN. */
+	"CREATE INDEX action_open ON action (id) WHERE state IN (1, 2, 3, 6);"
+	/* The request of action N is 2 N, its result 2 N + 1. Apart, so that a transition does not
+	 * write them again and they can be dropped without the mark that the action was done. */
+	"CREATE TABLE body (id INTEGER PRIMARY KEY, bytes BLOB NOT NULL) STRICT;"
+	"CREATE TABLE event (sequence INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL,"
+	" generation INTEGER NOT NULL, action INTEGER NOT NULL, attempt INTEGER NOT NULL,"
+	" state INTEGER NOT NULL, digest BLOB NOT NULL, hash BLOB NOT NULL) STRICT;";
 
 static uint32_t big_endian(const unsigned char *bytes)
 {
@@ -39,10 +40,10 @@ static uint32_t big_endian(const unsigned char *bytes)
 static int32_t newer_schema(const char *path, int64_t schema, orch_error **reterr)
 {
 	return orch_fail(
-	    reterr, ORCH_ESCHEMA, 0, NULL,
-	    "%s has schema %lld, this is liborch %s with schema %d: use the version that wrote "
-	    "it, or a newer one",
-	    path, (long long)schema, ORCH_VERSION_STRING, JOURNAL_SCHEMA);
+		reterr, ORCH_ESCHEMA, 0, NULL,
+		"%s has schema %lld, this is liborch %s with schema %d: use the version that wrote "
+		"it, or a newer one",
+		path, (long long)schema, ORCH_VERSION_STRING, JOURNAL_SCHEMA);
 }
 
 int32_t store_check_file(const char *path, orch_error **reterr)
@@ -55,10 +56,10 @@ int32_t store_check_file(const char *path, orch_error **reterr)
 		return orch_fail(reterr, ORCH_ECORRUPT, 0, NULL, "%s is not a file", path);
 	if (status.st_nlink != 1)
 		return orch_fail(
-		    reterr, ORCH_EINVAL, 0, NULL,
-		    "%s has %lu hard links, and its log and lock go by name: remove the others "
-		    "or copy it",
-		    path, (unsigned long)status.st_nlink);
+			reterr, ORCH_EINVAL, 0, NULL,
+			"%s has %lu hard links, and its log and lock go by name: remove the others "
+			"or copy it",
+			path, (unsigned long)status.st_nlink);
 	/* https://sqlite.org/fileformat2.html, the database header */
 	unsigned char header[100];
 	if (pread(fd, header, sizeof(header), 0) != sizeof(header) ||
@@ -81,17 +82,17 @@ static int create_database(const char *path, char **ret_text)
 	unsigned char id[16];
 	randombytes_buf(id, sizeof(id));
 	_cleanup_free_ char *end =
-	    orch_strdup_printf("PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT; "
-			       "PRAGMA journal_mode = WAL",
-			       JOURNAL_APPLICATION_ID, JOURNAL_SCHEMA);
+		orch_strdup_printf("PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT; "
+				   "PRAGMA journal_mode = WAL",
+				   JOURNAL_APPLICATION_ID, JOURNAL_SCHEMA);
 	if (!end)
 		return SQLITE_NOMEM;
 	int result =
-	    sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_FULLMUTEX, "unix");
+		sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_FULLMUTEX, "unix");
 	if (result == SQLITE_OK)
-		result =
-		    sqlite3_exec(db, "PRAGMA locking_mode = EXCLUSIVE; PRAGMA synchronous = FULL",
-				 NULL, NULL, NULL);
+		result = sqlite3_exec(db,
+				      "PRAGMA locking_mode = EXCLUSIVE; PRAGMA synchronous = FULL",
+				      NULL, NULL, NULL);
 	if (result == SQLITE_OK)
 		result = sqlite3_exec(db, schema_sql, NULL, NULL, NULL);
 	if (result == SQLITE_OK)
@@ -196,43 +197,43 @@ static int32_t set(orch_journal *journal, const char *pragma, const char *expect
 		return store_fail(journal, result, pragma, reterr);
 	if (strcmp(answer, expected) != 0)
 		return orch_fail(
-		    reterr, ORCH_ESYS, 0, pragma,
-		    "%s: SQLite %s did not take \"%s\" (it says \"%s\"): the journal would not "
-		    "be durable",
-		    journal->path, sqlite3_libversion(), pragma, answer);
+			reterr, ORCH_ESYS, 0, pragma,
+			"%s: SQLite %s did not take \"%s\" (it says \"%s\"): the journal would not "
+			"be durable",
+			journal->path, sqlite3_libversion(), pragma, answer);
 	return 0;
 }
 
 static const struct {
 	int option, value;
 } hardening[] = {
-    {SQLITE_DBCONFIG_DEFENSIVE, 1},
-    {SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0},
-    {SQLITE_DBCONFIG_ENABLE_TRIGGER, 0},
-    {SQLITE_DBCONFIG_ENABLE_VIEW, 0},
-    {SQLITE_DBCONFIG_DQS_DML, 0},
-    {SQLITE_DBCONFIG_DQS_DDL, 0},
-    /* Until the journal turned out to be ours and sound, closing must not touch its bytes. */
-    {SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1},
+	{SQLITE_DBCONFIG_DEFENSIVE, 1},
+	{SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0},
+	{SQLITE_DBCONFIG_ENABLE_TRIGGER, 0},
+	{SQLITE_DBCONFIG_ENABLE_VIEW, 0},
+	{SQLITE_DBCONFIG_DQS_DML, 0},
+	{SQLITE_DBCONFIG_DQS_DDL, 0},
+	/* Until the journal turned out to be ours and sound, closing must not touch its bytes. */
+	{SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1},
 };
 
 static const struct {
 	const char *pragma, *expected;
 } settings[] = {
-    {"PRAGMA locking_mode = EXCLUSIVE",
-     "exclusive"}, /* before the first read, or it has no effect */
-    {"PRAGMA mmap_size = 0", "0"},
-    {"PRAGMA journal_mode = WAL", "wal"},
-    {"PRAGMA synchronous = FULL", "2"},
+	{"PRAGMA locking_mode = EXCLUSIVE",
+	 "exclusive"}, /* before the first read, or it has no effect */
+	{"PRAGMA mmap_size = 0", "0"},
+	{"PRAGMA journal_mode = WAL", "wal"},
+	{"PRAGMA synchronous = FULL", "2"},
 #ifdef __APPLE__
-    {"PRAGMA fullfsync = ON", "1"},
-    {"PRAGMA checkpoint_fullfsync = ON", "1"},
+	{"PRAGMA fullfsync = ON", "1"},
+	{"PRAGMA checkpoint_fullfsync = ON", "1"},
 #endif
-    {"PRAGMA foreign_keys = ON", "1"},
-    {"PRAGMA trusted_schema = OFF", "0"},
-    {"PRAGMA cell_size_check = ON", "1"},
-    {"PRAGMA temp_store = MEMORY", "2"},
-    {"PRAGMA journal_size_limit = 16777216", "16777216"},
+	{"PRAGMA foreign_keys = ON", "1"},
+	{"PRAGMA trusted_schema = OFF", "0"},
+	{"PRAGMA cell_size_check = ON", "1"},
+	{"PRAGMA temp_store = MEMORY", "2"},
+	{"PRAGMA journal_size_limit = 16777216", "16777216"},
 };
 
 /* One row of two values; ORCH_ECORRUPT if there is none. */
@@ -252,10 +253,10 @@ static int32_t load_identity(orch_journal *journal, orch_error **reterr)
 		return newer_schema(journal->path, schema, reterr);
 
 	result = sqlite3_prepare_v2(
-	    journal->db,
-	    "SELECT id, epoch, (SELECT coalesce(max(generation), 0) FROM instance)"
-	    " FROM journal WHERE one = 1",
-	    -1, &statement, NULL);
+		journal->db,
+		"SELECT id, epoch, (SELECT coalesce(max(generation), 0) FROM instance)"
+		" FROM journal WHERE one = 1",
+		-1, &statement, NULL);
 	if (result == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW &&
 	    sqlite3_column_bytes(statement, 0) == (int)sizeof(journal->id)) {
 		memcpy(journal->id, sqlite3_column_blob(statement, 0), sizeof(journal->id));
@@ -303,13 +304,13 @@ int32_t store_open(orch_journal *journal, const char *path, orch_error **reterr)
 {
 	int result = sqlite3_open_v2(path, &journal->db,
 				     SQLITE_OPEN_READWRITE | SQLITE_OPEN_FULLMUTEX |
-					 SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_EXRESCODE,
+					     SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_EXRESCODE,
 				     "unix");
 	if (result != SQLITE_OK)
 		return store_fail(journal, result, "open", reterr);
 	for (size_t i = 0; i < sizeof(hardening) / sizeof(hardening[0]); i++) {
-		result =
-		    sqlite3_db_config(journal->db, hardening[i].option, hardening[i].value, NULL);
+		result = sqlite3_db_config(journal->db, hardening[i].option, hardening[i].value,
+					   NULL);
 		if (result != SQLITE_OK)
 			return store_fail(journal, result, "hardening", reterr);
 	}

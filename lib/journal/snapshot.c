@@ -11,7 +11,7 @@ static int copy_file(const char *from, const char *to)
 	if (in < 0)
 		return errno;
 	_cleanup_close_ int out =
-	    open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+		open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (out < 0)
 		return errno;
 	_cleanup_free_ char *block = malloc(1 << 16);
@@ -40,7 +40,7 @@ int32_t snapshot_take(struct snapshot *snapshot, const char *path, const char *w
 	const char *temp = secure_getenv("TMPDIR");
 	memset(snapshot, 0, sizeof(*snapshot));
 	char *folder =
-	    orch_strdup_printf("%s/orch-journal-XXXXXX", temp && *temp == '/' ? temp : "/tmp");
+		orch_strdup_printf("%s/orch-journal-XXXXXX", temp && *temp == '/' ? temp : "/tmp");
 	if (!folder)
 		return orch_fail_memory(reterr);
 	if (!mkdtemp(folder)) {
@@ -53,8 +53,8 @@ int32_t snapshot_take(struct snapshot *snapshot, const char *path, const char *w
 	/* SQLite is told to follow no symbolic link, and TMPDIR may be one. */
 	_cleanup_free_ char *real = realpath(folder, NULL);
 	if (!real) {
-		int32_t r =
-		    orch_fail(reterr, journal_code(errno), errno, "copy", "cannot find %s", folder);
+		int32_t r = orch_fail(reterr, journal_code(errno), errno, "copy", "cannot find %s",
+				      folder);
 		snapshot_remove(snapshot);
 		return r;
 	}

@@ -13,33 +13,37 @@
 	" LEFT JOIN body q ON q.id = 2 * a.id LEFT JOIN body r ON r.id = 2 * a.id + 1"
 
 static const char *const statement_sql[STATEMENT_COUNT] = {
-    [STATEMENT_BEGIN] = "BEGIN IMMEDIATE",
-    [STATEMENT_COMMIT] = "COMMIT",
-    [STATEMENT_ROLLBACK] = "ROLLBACK",
-    [STATEMENT_HEAD] = "SELECT " EVENT_COLUMNS " FROM event ORDER BY sequence DESC LIMIT 1",
-    [STATEMENT_EVENT_AT] = "SELECT " EVENT_COLUMNS " FROM event WHERE sequence = ?1",
-    [STATEMENT_ADD_EVENT] =
-	"INSERT INTO event (" EVENT_COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-    [STATEMENT_ADD_INSTANCE] = "INSERT INTO instance (generation, instance_id, boot_id, host, pid,"
-			       " opened_at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    [STATEMENT_ADD_ACTION] =
-	"INSERT INTO action (sequence, state, attempt, generation, updated_at_ms, request_length,"
-	" request_digest, result_length, result_digest, kind, key, policy, fingerprint,"
-	" created_at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
-    [STATEMENT_UPDATE_ACTION] =
-	"UPDATE action SET sequence = ?1, state = ?2, attempt = ?3, generation = ?4,"
-	" updated_at_ms = ?5, request_length = ?6, request_digest = ?7, result_length = ?8,"
-	" result_digest = ?9 WHERE id = ?10 AND state = ?11 AND attempt = ?12 AND generation = ?13",
-    [STATEMENT_SET_BODY] = "INSERT OR REPLACE INTO body (id, bytes) VALUES (?1, ?2)",
-    [STATEMENT_DROP_BODY] = "DELETE FROM body WHERE id = ?1",
-    [STATEMENT_ACTION_BY_KEY] = ACTION_QUERY " WHERE a.key = ?1",
-    [STATEMENT_ACTION_BY_ID] = ACTION_QUERY " WHERE a.id = ?1",
-    [STATEMENT_ACTION_SEQUENCE] = "SELECT sequence FROM action WHERE id = ?1",
-    [STATEMENT_INSTANCE] = "SELECT instance_id, boot_id, host, pid, opened_at_ms FROM instance"
-			   " WHERE generation = ?1",
-    [STATEMENT_ACTIONS] = "SELECT id, kind FROM action ORDER BY id",
-    [STATEMENT_OPEN_ACTIONS] = "SELECT id, kind FROM action WHERE state IN (1, 2, 3, 6)"
-			       " AND (state = 6 OR generation < ?1) ORDER BY id",
+	[STATEMENT_BEGIN] = "BEGIN IMMEDIATE",
+	[STATEMENT_COMMIT] = "COMMIT",
+	[STATEMENT_ROLLBACK] = "ROLLBACK",
+	[STATEMENT_HEAD] = "SELECT " EVENT_COLUMNS " FROM event ORDER BY sequence DESC LIMIT 1",
+	[STATEMENT_EVENT_AT] = "SELECT " EVENT_COLUMNS " FROM event WHERE sequence = ?1",
+	[STATEMENT_ADD_EVENT] =
+		"INSERT INTO event (" EVENT_COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+	[STATEMENT_ADD_INSTANCE] =
+		"INSERT INTO instance (generation, instance_id, boot_id, host, pid,"
+		" opened_at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+	[STATEMENT_ADD_ACTION] =
+		"INSERT INTO action (sequence, state, attempt, generation, updated_at_ms, "
+		"request_length,"
+		" request_digest, result_length, result_digest, kind, key, policy, fingerprint,"
+		" created_at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, "
+		"?14)",
+	[STATEMENT_UPDATE_ACTION] =
+		"UPDATE action SET sequence = ?1, state = ?2, attempt = ?3, generation = ?4,"
+		" updated_at_ms = ?5, request_length = ?6, request_digest = ?7, result_length = ?8,"
+		" result_digest = ?9 WHERE id = ?10 AND state = ?11 AND attempt = ?12 AND "
+		"generation = ?13",
+	[STATEMENT_SET_BODY] = "INSERT OR REPLACE INTO body (id, bytes) VALUES (?1, ?2)",
+	[STATEMENT_DROP_BODY] = "DELETE FROM body WHERE id = ?1",
+	[STATEMENT_ACTION_BY_KEY] = ACTION_QUERY " WHERE a.key = ?1",
+	[STATEMENT_ACTION_BY_ID] = ACTION_QUERY " WHERE a.id = ?1",
+	[STATEMENT_ACTION_SEQUENCE] = "SELECT sequence FROM action WHERE id = ?1",
+	[STATEMENT_INSTANCE] = "SELECT instance_id, boot_id, host, pid, opened_at_ms FROM instance"
+			       " WHERE generation = ?1",
+	[STATEMENT_ACTIONS] = "SELECT id, kind FROM action ORDER BY id",
+	[STATEMENT_OPEN_ACTIONS] = "SELECT id, kind FROM action WHERE state IN (1, 2, 3, 6)"
+				   " AND (state = 6 OR generation < ?1) ORDER BY id",
 };
 
 /* --- checks and errors
@@ -51,10 +55,10 @@ int32_t store_check(orch_journal *journal, orch_error **reterr)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "the journal is NULL");
 	if (journal->pid != getpid())
 		return orch_fail(
-		    reterr, ORCH_EFORKED, 0, NULL,
-		    "the journal %s belongs to process %d, this is its forked child %d: only "
-		    "the parent may use it",
-		    journal->path, (int)journal->pid, (int)getpid());
+			reterr, ORCH_EFORKED, 0, NULL,
+			"the journal %s belongs to process %d, this is its forked child %d: only "
+			"the parent may use it",
+			journal->path, (int)journal->pid, (int)getpid());
 	if (journal->poisoned)
 		return orch_fail(reterr, ORCH_EPOISONED, 0, NULL,
 				 "%s: %s; close the journal, open it again and recover",
@@ -191,10 +195,10 @@ static int32_t check_files(orch_journal *journal, orch_error **reterr)
 		return 0;
 	store_poison(journal, "its files were removed or replaced while it was open");
 	return orch_fail(
-	    reterr, ORCH_EPOISONED, 0, "files",
-	    "%s was removed or replaced while the journal was open: what is written now "
-	    "would be lost, or another coordinator has taken over",
-	    gone);
+		reterr, ORCH_EPOISONED, 0, "files",
+		"%s was removed or replaced while the journal was open: what is written now "
+		"would be lost, or another coordinator has taken over",
+		gone);
 }
 
 int32_t store_begin(orch_journal *journal, orch_error **reterr)
@@ -228,7 +232,7 @@ static void checkpoint(orch_journal *journal)
 	if (journal->wal_frames < JOURNAL_CHECKPOINT_FRAMES)
 		return;
 	int result =
-	    sqlite3_wal_checkpoint_v2(journal->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+		sqlite3_wal_checkpoint_v2(journal->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
 	if ((result & 0xff) == SQLITE_IOERR || (result & 0xff) == SQLITE_CORRUPT)
 		store_poison(journal, "the write-ahead log could not be carried over");
 	/* A full disk is tried again after the next record: the log holds everything until then. */
@@ -324,8 +328,9 @@ int32_t store_put_action(orch_journal *journal, struct action_row *row,
 			 const struct expectation *expected, orch_error **reterr)
 {
 	sqlite3_stmt *statement;
-	int32_t r = store_statement(
-	    journal, expected ? STATEMENT_UPDATE_ACTION : STATEMENT_ADD_ACTION, &statement, reterr);
+	int32_t r =
+		store_statement(journal, expected ? STATEMENT_UPDATE_ACTION : STATEMENT_ADD_ACTION,
+				&statement, reterr);
 	if (r < 0)
 		return r;
 	bind_number(statement, 1, row->sequence);
@@ -352,11 +357,11 @@ int32_t store_put_action(orch_journal *journal, struct action_row *row,
 		return write_failed(journal, result, "action", reterr);
 	if (expected && sqlite3_changes(journal->db) != 1)
 		return orch_fail(
-		    reterr, ORCH_ESTATE, 0, NULL,
-		    "action %s is not %s in attempt %u of generation %llu any more: another "
-		    "transition was first, look it up again",
-		    row->key, orch_action_state_name(expected->state), expected->attempt,
-		    (unsigned long long)expected->generation);
+			reterr, ORCH_ESTATE, 0, NULL,
+			"action %s is not %s in attempt %u of generation %llu any more: another "
+			"transition was first, look it up again",
+			row->key, orch_action_state_name(expected->state), expected->attempt,
+			(unsigned long long)expected->generation);
 	if (!expected)
 		row->id = (uint64_t)sqlite3_last_insert_rowid(journal->db);
 	r = row->request_changed ? put_body(journal, 2 * row->id, &row->request, reterr) : 0;
@@ -529,9 +534,9 @@ int32_t store_event_at(orch_journal *journal, uint64_t sequence, struct event_ro
 		       orch_error **reterr)
 {
 	sqlite3_stmt *statement;
-	int32_t r =
-	    store_statement(journal, sequence == UINT64_MAX ? STATEMENT_HEAD : STATEMENT_EVENT_AT,
-			    &statement, reterr);
+	int32_t r = store_statement(journal,
+				    sequence == UINT64_MAX ? STATEMENT_HEAD : STATEMENT_EVENT_AT,
+				    &statement, reterr);
 	if (r < 0)
 		return r;
 	if (sequence != UINT64_MAX)
@@ -543,10 +548,10 @@ int32_t store_event_at(orch_journal *journal, uint64_t sequence, struct event_ro
 		r = store_fail(journal, result, "event", reterr);
 	else if (!event_row_load(statement, ret_event))
 		r = sqlite3_errcode(journal->db) == SQLITE_NOMEM
-			? orch_fail_memory(reterr)
-			: orch_fail(reterr, ORCH_ECORRUPT, 0, "event", "%s: record %llu is damaged",
-				    journal->path,
-				    (unsigned long long)sqlite3_column_int64(statement, 0));
+			    ? orch_fail_memory(reterr)
+			    : orch_fail(reterr, ORCH_ECORRUPT, 0, "event",
+					"%s: record %llu is damaged", journal->path,
+					(unsigned long long)sqlite3_column_int64(statement, 0));
 	sqlite3_reset(statement);
 	return r;
 }

@@ -47,11 +47,11 @@ static int32_t check_instance(orch_journal *journal, const struct event_row *eve
 	if (r < 0)
 		return r;
 	sqlite3_bind_int64(statement, 1, (sqlite3_int64)event->generation);
-	bool fits =
-	    sqlite3_step(statement) == SQLITE_ROW &&
-	    load_copied_text(statement, 0, instance.instance_id, sizeof(instance.instance_id)) &&
-	    load_copied_text(statement, 1, instance.boot_id, sizeof(instance.boot_id)) &&
-	    load_copied_text(statement, 2, instance.host, sizeof(instance.host));
+	bool fits = sqlite3_step(statement) == SQLITE_ROW &&
+		    load_copied_text(statement, 0, instance.instance_id,
+				     sizeof(instance.instance_id)) &&
+		    load_copied_text(statement, 1, instance.boot_id, sizeof(instance.boot_id)) &&
+		    load_copied_text(statement, 2, instance.host, sizeof(instance.host));
 	instance.pid = sqlite3_column_int64(statement, 3);
 	instance.opened_at_ms = sqlite3_column_int64(statement, 4);
 	sqlite3_reset(statement);
@@ -72,8 +72,8 @@ static int32_t check_action(orch_journal *journal, const struct event_row *event
 		return r;
 	sqlite3_bind_int64(statement, 1, (sqlite3_int64)event->action);
 	uint64_t last = sqlite3_step(statement) == SQLITE_ROW
-			    ? (uint64_t)sqlite3_column_int64(statement, 0)
-			    : 0;
+				? (uint64_t)sqlite3_column_int64(statement, 0)
+				: 0;
 	sqlite3_reset(statement);
 	if (last < event->sequence)
 		return misfit(journal, event->sequence,
@@ -135,12 +135,12 @@ static int32_t check_events(orch_journal *journal, struct walk *walk, orch_error
 static int32_t check_counts(orch_journal *journal, const struct walk *walk, orch_error **reterr)
 {
 	sqlite3_stmt *statement = NULL;
-	int result =
-	    sqlite3_prepare_v2(journal->db,
-			       "SELECT (SELECT count(*) FROM event), (SELECT count(*) FROM action),"
-			       " (SELECT count(*) FROM instance), (SELECT count(*) FROM body),"
-			       " (SELECT count(*) FROM journal)",
-			       -1, &statement, NULL);
+	int result = sqlite3_prepare_v2(
+		journal->db,
+		"SELECT (SELECT count(*) FROM event), (SELECT count(*) FROM action),"
+		" (SELECT count(*) FROM instance), (SELECT count(*) FROM body),"
+		" (SELECT count(*) FROM journal)",
+		-1, &statement, NULL);
 	bool fits = result == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW &&
 		    (uint64_t)sqlite3_column_int64(statement, 0) == walk->events &&
 		    (uint64_t)sqlite3_column_int64(statement, 1) == walk->actions &&
@@ -152,9 +152,9 @@ static int32_t check_counts(orch_journal *journal, const struct walk *walk, orch
 		return store_fail(journal, result, "verify", reterr);
 	if (!fits)
 		return orch_fail(
-		    reterr, ORCH_ECORRUPT, 0, "verify",
-		    "%s: record %llu is the last, and there are rows that no record made",
-		    journal->path, (unsigned long long)journal->sequence);
+			reterr, ORCH_ECORRUPT, 0, "verify",
+			"%s: record %llu is the last, and there are rows that no record made",
+			journal->path, (unsigned long long)journal->sequence);
 	return 0;
 }
 
@@ -164,7 +164,7 @@ static int32_t check_pages(orch_journal *journal, orch_error **reterr)
 	sqlite3_stmt *statement = NULL;
 	int32_t r = 0;
 	int result =
-	    sqlite3_prepare_v2(journal->db, "PRAGMA integrity_check(1)", -1, &statement, NULL);
+		sqlite3_prepare_v2(journal->db, "PRAGMA integrity_check(1)", -1, &statement, NULL);
 	if (result == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW) {
 		const char *answer = (const char *)sqlite3_column_text(statement, 0);
 		if (!answer || strcmp(answer, "ok") != 0)

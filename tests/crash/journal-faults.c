@@ -23,7 +23,8 @@ static struct {
 	bool armed;
 	unsigned at, seen;
 	unsigned syncs;
-	ino_t broken; /* 0, or the one file that cannot be written */
+	ino_t broken;	     /* 0, or the one file that cannot be written */
+	const char *removed; /* at the next sync */
 } faults;
 
 /* True if this call has to fail. */
@@ -67,6 +68,8 @@ ORCH_API ssize_t pwrite64(int fd, const void *bytes, size_t length, off_t offset
 ORCH_API int fdatasync(int fd)
 {
 	faults.syncs++;
+	if (faults.removed)
+		unlink(faults.removed);
 	if (faults.error != ENOSPC && strikes(false))
 		return -1;
 	return (int)syscall(SYS_fdatasync, fd);
@@ -117,15 +120,15 @@ static const struct step {
 	uint32_t state; /* after it */
 	uint32_t attempt;
 } steps[] = {
-    {BEGIN, "a", ORCH_ACTION_INTENT, 1},	{DISPATCH, "a", ORCH_ACTION_DISPATCHED, 1},
-    {OBSERVE, "a", ORCH_ACTION_OBSERVED, 1},	{BEGIN, "b", ORCH_ACTION_INTENT, 1},
-    {CONFIRM, "a", ORCH_ACTION_CONFIRMED, 1},	{DISPATCH, "b", ORCH_ACTION_DISPATCHED, 1},
-    {RECORD, "c", ORCH_ACTION_CONFIRMED, 1},	{UNKNOWN, "b", ORCH_ACTION_UNKNOWN, 1},
-    {BEGIN, "d", ORCH_ACTION_INTENT, 1},	{OBSERVE, "b", ORCH_ACTION_OBSERVED, 1},
-    {DISPATCH, "d", ORCH_ACTION_DISPATCHED, 1}, {FAIL, "d", ORCH_ACTION_FAILED, 1},
-    {BEGIN, "d", ORCH_ACTION_INTENT, 2},	{DISPATCH, "d", ORCH_ACTION_DISPATCHED, 2},
-    {OBSERVE, "d", ORCH_ACTION_OBSERVED, 2},	{BEGIN, "e", ORCH_ACTION_INTENT, 1},
-    {DISPATCH, "e", ORCH_ACTION_DISPATCHED, 1}, {BEGIN, "f", ORCH_ACTION_INTENT, 1},
+	{BEGIN, "a", ORCH_ACTION_INTENT, 1},	    {DISPATCH, "a", ORCH_ACTION_DISPATCHED, 1},
+	{OBSERVE, "a", ORCH_ACTION_OBSERVED, 1},    {BEGIN, "b", ORCH_ACTION_INTENT, 1},
+	{CONFIRM, "a", ORCH_ACTION_CONFIRMED, 1},   {DISPATCH, "b", ORCH_ACTION_DISPATCHED, 1},
+	{RECORD, "c", ORCH_ACTION_CONFIRMED, 1},    {UNKNOWN, "b", ORCH_ACTION_UNKNOWN, 1},
+	{BEGIN, "d", ORCH_ACTION_INTENT, 1},	    {OBSERVE, "b", ORCH_ACTION_OBSERVED, 1},
+	{DISPATCH, "d", ORCH_ACTION_DISPATCHED, 1}, {FAIL, "d", ORCH_ACTION_FAILED, 1},
+	{BEGIN, "d", ORCH_ACTION_INTENT, 2},	    {DISPATCH, "d", ORCH_ACTION_DISPATCHED, 2},
+	{OBSERVE, "d", ORCH_ACTION_OBSERVED, 2},    {BEGIN, "e", ORCH_ACTION_INTENT, 1},
+	{DISPATCH, "e", ORCH_ACTION_DISPATCHED, 1}, {BEGIN, "f", ORCH_ACTION_INTENT, 1},
 };
 #define STEPS ((int)(sizeof(steps) / sizeof(steps[0])))
 
@@ -205,7 +208,7 @@ static bool tells(orch_journal *journal, int count)
 		orch_action *action = NULL;
 		int32_t r = orch_journal_find(journal, steps[i].key, &action, NULL);
 		bool same = last ? r == 0 && orch_action_state(action) == last->state &&
-				       orch_action_attempt(action) == last->attempt
+					    orch_action_attempt(action) == last->attempt
 				 : r == ORCH_ENOENT;
 		orch_action_unref(action);
 		if (!same)
@@ -244,8 +247,8 @@ static void setup(void)
 	if (access("/dev/shm", W_OK) == 0)
 		kit_base = "/dev/shm"; /* thousands of runs, none of which loses power */
 	kit_setup();
-	shared =
-	    mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
 	ck_assert_ptr_ne(shared, MAP_FAILED);
 	memset(big_result, 'r', sizeof(big_result));
 }
@@ -360,6 +363,25 @@ START_TEST(each_record_is_synced)
 }
 END_TEST
 
+/* Between the look at the files and the end of the commit: what was synced has no name any more. */
+START_TEST(files_taken_away_within_a_commit)
+{
+	const char *const paths[] = {journal_path, wal_path, lock_path};
+	for (int i = 0; i < 3; i++) {
+		orch_journal *journal = open_journal();
+		orch_action *action = begin(journal, "k", 0, ORCH_BEGIN_FRESH);
+		faults.removed = paths[i];
+		FAILS(ORCH_EPOISONED, orch_action_dispatch(action, &error));
+		faults.removed = NULL;
+		ck_assert_int_ne(access(paths[i], F_OK), 0);
+		ck_assert_uint_eq(orch_action_state(action), ORCH_ACTION_INTENT);
+		orch_action_unref(action);
+		orch_journal_unref(journal);
+		renew();
+	}
+}
+END_TEST
+
 /* After a failed sync nothing is tried again on the same handle: what comes back from a retry is
  * worth nothing. */
 START_TEST(a_failed_sync_poisons)
@@ -448,8 +470,8 @@ static void truthful_probe(void *userdata, orch_action *action, orch_probe_reply
 	(void)userdata;
 	int index = orch_action_key(action)[1] - '0';
 	orch_probe_reply_answer(
-	    reply, shared->effects[index] ? ORCH_OUTCOME_APPLIED : ORCH_OUTCOME_NOT_APPLIED,
-	    "probed", 6);
+		reply, shared->effects[index] ? ORCH_OUTCOME_APPLIED : ORCH_OUTCOME_NOT_APPLIED,
+		"probed", 6);
 }
 
 static void work(void *userdata)
@@ -624,6 +646,7 @@ int main(void)
 	tcase_add_test(tests, each_write_finds_the_disk_full);
 	tcase_add_test(tests, each_allocation_fails);
 	tcase_add_test(tests, each_record_is_synced);
+	tcase_add_test(tests, files_taken_away_within_a_commit);
 	tcase_add_test(tests, a_failed_sync_poisons);
 	tcase_add_test(tests, a_failed_checkpoint_poisons_after_the_record);
 	tcase_add_test(tests, an_anchor_that_cannot_be_moved_poisons_after_the_record);

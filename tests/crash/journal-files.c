@@ -543,12 +543,14 @@ START_TEST(reading_writes_nothing)
 		ck_assert_int_eq(wal.exists, !tidy);
 		int count = entries(folder);
 		/* Even by one who could not write. */
-		ck_assert_int_eq(
-		    chmod(journal_path, 0400) + chmod(lock_path, 0400) + chmod(folder, 0500), 0);
+		ck_assert_int_eq(chmod(journal_path, 0400) + chmod(lock_path, 0400) +
+					 chmod(folder, 0500),
+				 0);
 		read_it();
 		read_it();
-		ck_assert_int_eq(
-		    chmod(journal_path, 0600) + chmod(lock_path, 0600) + chmod(folder, 0700), 0);
+		ck_assert_int_eq(chmod(journal_path, 0600) + chmod(lock_path, 0600) +
+					 chmod(folder, 0700),
+				 0);
 		same_file(journal_path, &database);
 		same_file(wal_path, &wal);
 		same_file(lock_path, &lock);

@@ -21,7 +21,7 @@
 #include <orch/journal.h>
 
 static char folder[64], journal_path[96], wal_path[100], lock_path[101], anchor_folder[64],
-    anchor_path[96];
+	anchor_path[96];
 
 static const char *kit_base = "/tmp";
 
@@ -249,7 +249,7 @@ static inline void same_file(const char *path, const struct file *before)
 {
 	struct file now = slurp(path);
 	ck_assert_msg(now.exists == before->exists && now.length == before->length &&
-			  (!now.length || memcmp(now.bytes, before->bytes, now.length) == 0),
+			      (!now.length || memcmp(now.bytes, before->bytes, now.length) == 0),
 		      "%s changed", path);
 }
 

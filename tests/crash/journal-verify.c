@@ -65,7 +65,7 @@ START_TEST(each_flipped_byte)
 		silent += r == 0;
 		if (r == 0)
 			ck_assert_msg(after.length == before.length &&
-					  memcmp(after.bytes, before.bytes, before.length) == 0,
+					      memcmp(after.bytes, before.bytes, before.length) == 0,
 				      "byte %zu changed what is told and was not noticed", i);
 	}
 	ck_assert_uint_gt(noticed, 300);
@@ -76,31 +76,31 @@ END_TEST
 START_TEST(each_changed_row)
 {
 	static const char *const changes[] = {
-	    "UPDATE action SET state = 4 WHERE key = 'open'",
-	    "UPDATE action SET attempt = 9 WHERE key = 'done'",
-	    "UPDATE action SET policy = 1 WHERE key = 'open'",
-	    "UPDATE action SET sequence = 1 WHERE key = 'done'",
-	    "UPDATE action SET result_digest = zeroblob(32) WHERE key = 'done'",
-	    "UPDATE body SET bytes = x'726573756C75' WHERE id = 3",
-	    "DELETE FROM body WHERE id = 3; INSERT INTO body VALUES (99, x'00')",
-	    "INSERT INTO body VALUES (5, x'00')",
-	    "DELETE FROM action WHERE key = 'done'",
-	    "INSERT INTO action SELECT 77, sequence, kind, 'new', policy, fingerprint, state, "
-	    "attempt,"
-	    " generation, created_at_ms, updated_at_ms, request_length, request_digest, "
-	    "result_length,"
-	    " result_digest FROM action WHERE key = 'done'",
-	    "DELETE FROM event WHERE sequence = 3",
-	    "DELETE FROM event WHERE sequence = 7",
-	    "UPDATE event SET state = 5 WHERE sequence = 4",
-	    "UPDATE event SET digest = zeroblob(32) WHERE sequence = 2",
-	    "UPDATE event SET hash = zeroblob(32) WHERE sequence = 7",
-	    "UPDATE event SET sequence = 9 WHERE sequence = 7",
-	    "UPDATE instance SET pid = pid + 1",
-	    "INSERT INTO instance SELECT generation + 5, 'x', 'x', 'x', 1, 1 FROM instance",
-	    "DELETE FROM instance",
-	    "UPDATE journal SET id = zeroblob(16)",
-	    "DELETE FROM journal",
+		"UPDATE action SET state = 4 WHERE key = 'open'",
+		"UPDATE action SET attempt = 9 WHERE key = 'done'",
+		"UPDATE action SET policy = 1 WHERE key = 'open'",
+		"UPDATE action SET sequence = 1 WHERE key = 'done'",
+		"UPDATE action SET result_digest = zeroblob(32) WHERE key = 'done'",
+		"UPDATE body SET bytes = x'726573756C75' WHERE id = 3",
+		"DELETE FROM body WHERE id = 3; INSERT INTO body VALUES (99, x'00')",
+		"INSERT INTO body VALUES (5, x'00')",
+		"DELETE FROM action WHERE key = 'done'",
+		"INSERT INTO action SELECT 77, sequence, kind, 'new', policy, fingerprint, state, "
+		"attempt,"
+		" generation, created_at_ms, updated_at_ms, request_length, request_digest, "
+		"result_length,"
+		" result_digest FROM action WHERE key = 'done'",
+		"DELETE FROM event WHERE sequence = 3",
+		"DELETE FROM event WHERE sequence = 7",
+		"UPDATE event SET state = 5 WHERE sequence = 4",
+		"UPDATE event SET digest = zeroblob(32) WHERE sequence = 2",
+		"UPDATE event SET hash = zeroblob(32) WHERE sequence = 7",
+		"UPDATE event SET sequence = 9 WHERE sequence = 7",
+		"UPDATE instance SET pid = pid + 1",
+		"INSERT INTO instance SELECT generation + 5, 'x', 'x', 'x', 1, 1 FROM instance",
+		"DELETE FROM instance",
+		"UPDATE journal SET id = zeroblob(16)",
+		"DELETE FROM journal",
 	};
 	orch_journal *journal = open_journal();
 	fill(journal);
@@ -115,6 +115,11 @@ START_TEST(each_changed_row)
 		spill(journal_path, &good);
 	}
 	ck_assert_int_eq(read_all(&text), 0);
+	/* A last record that does not follow is refused at open, also by a writer. */
+	sql("UPDATE event SET hash = zeroblob(32) WHERE sequence = 7");
+	FAILS(ORCH_ECORRUPT, kit_open(&journal, &error));
+	unlink(wal_path);
+	spill(journal_path, &good);
 	/* The first record that does not fit is named. */
 	sql("UPDATE action SET state = 4 WHERE key = 'open'");
 	OK(kit_open_with(&journal, ORCH_JOURNAL_READ_ONLY, NULL, NULL, NULL, &error));

@@ -99,14 +99,14 @@ START_TEST(what_begin_finds)
 	static const struct {
 		uint32_t state, own, later;
 	} finds[] = {
-	    {ORCH_ACTION_INTENT, ORCH_BEGIN_ATTACHED, ORCH_BEGIN_FRESH},
-	    {ORCH_ACTION_DISPATCHED, ORCH_BEGIN_ATTACHED, ORCH_BEGIN_AMBIGUOUS},
-	    {ORCH_ACTION_OBSERVED, ORCH_BEGIN_REPLAY, ORCH_BEGIN_REPLAY},
-	    {ORCH_ACTION_CONFIRMED, ORCH_BEGIN_REPLAY, ORCH_BEGIN_REPLAY},
-	    {ORCH_ACTION_FAILED, ORCH_BEGIN_FRESH, ORCH_BEGIN_FRESH},
-	    {ORCH_ACTION_UNKNOWN, ORCH_BEGIN_AMBIGUOUS, ORCH_BEGIN_AMBIGUOUS},
-	    {ORCH_ACTION_HANDED_OVER, ORCH_BEGIN_AMBIGUOUS, ORCH_BEGIN_AMBIGUOUS},
-	    {ORCH_ACTION_ABANDONED, ORCH_BEGIN_AMBIGUOUS, ORCH_BEGIN_AMBIGUOUS},
+		{ORCH_ACTION_INTENT, ORCH_BEGIN_ATTACHED, ORCH_BEGIN_FRESH},
+		{ORCH_ACTION_DISPATCHED, ORCH_BEGIN_ATTACHED, ORCH_BEGIN_AMBIGUOUS},
+		{ORCH_ACTION_OBSERVED, ORCH_BEGIN_REPLAY, ORCH_BEGIN_REPLAY},
+		{ORCH_ACTION_CONFIRMED, ORCH_BEGIN_REPLAY, ORCH_BEGIN_REPLAY},
+		{ORCH_ACTION_FAILED, ORCH_BEGIN_FRESH, ORCH_BEGIN_FRESH},
+		{ORCH_ACTION_UNKNOWN, ORCH_BEGIN_AMBIGUOUS, ORCH_BEGIN_AMBIGUOUS},
+		{ORCH_ACTION_HANDED_OVER, ORCH_BEGIN_AMBIGUOUS, ORCH_BEGIN_AMBIGUOUS},
+		{ORCH_ACTION_ABANDONED, ORCH_BEGIN_AMBIGUOUS, ORCH_BEGIN_AMBIGUOUS},
 	};
 	for (int later = 0; later < 2; later++)
 		for (size_t p = 0; p < 3; p++)
@@ -115,7 +115,7 @@ START_TEST(what_begin_finds)
 				snprintf(key, sizeof(key), "%d-%zu-%zu", later, p, i);
 				orch_journal *journal = open_journal();
 				orch_action_unref(
-				    make(journal, key, all_policies[p], finds[i].state));
+					make(journal, key, all_policies[p], finds[i].state));
 				if (later) {
 					orch_journal_unref(journal);
 					journal = open_journal();
@@ -369,7 +369,7 @@ static void recover_one(uint32_t state, uint32_t policy, uint32_t answer, bool o
 		uint32_t before = 0, verdict = 9;
 		const char *decision = NULL;
 		ck_assert_int_eq(
-		    orch_recovery_row(recovery, 0, &action, &before, &verdict, &decision), 0);
+			orch_recovery_row(recovery, 0, &action, &before, &verdict, &decision), 0);
 		ck_assert_uint_eq(before, state);
 		ck_assert_uint_eq(orch_action_state(action), expected);
 		ck_assert_uint_eq(verdict, !probes ? 0 : answer ? answer : ORCH_OUTCOME_UNKNOWN);
@@ -515,7 +515,7 @@ START_TEST(payloads_have_a_limit)
 	action = find(journal, "k");
 	/* printf 'x%.0s' {1..101} | sha256sum */
 	static const char digest[] =
-	    "sha256:c675a2e604b0cd1229c036e3ce0c87422980a245e295bbc605a507a2299752db bytes:101";
+		"sha256:c675a2e604b0cd1229c036e3ce0c87422980a245e295bbc605a507a2299752db bytes:101";
 	size_t length = 0;
 	const char *result = orch_action_result(action, &length);
 	ck_assert_str_eq(result, digest);
@@ -578,7 +578,7 @@ START_TEST(options)
 		struct orch_journal_opts known;
 		uint64_t tail;
 	} newer = {
-	    .known = {.size = sizeof(newer), .path = journal_path, .destroy = count_destroy}};
+		.known = {.size = sizeof(newer), .path = journal_path, .destroy = count_destroy}};
 	newer.known.userdata = &destroyed;
 	newer.tail = 1;
 	FAILS(ORCH_E2BIG, orch_journal_open(&newer.known, &journal, &error));
