@@ -1,4 +1,5 @@
 """What the end-to-end tests share: running orch-demo in a state folder of its own, and looking from outside at what it left."""
+import ctypes
 import glob
 import json
 import os
@@ -133,8 +134,8 @@ class Pen:
 
 
 class Witness:
-    """The test itself lives in a pen, as root; what it started and did not end is there at the end. An ordinary user looks for
-    programs of ours that are new."""
+    """What this test started and did not end. As root the test lives in a pen; an ordinary user's test is the reaper of its orphans
+    (PR_SET_CHILD_SUBREAPER), so that whatever it started is below it in the process tree."""
 
     def __init__(self):
         self.pen = Pen("e2e") if can_pen() else None
@@ -142,34 +143,41 @@ class Witness:
             self.home = next(line.split(":", 2)[2].strip() for line in open("/proc/self/cgroup") if line.startswith("0::"))
             self.pen.enter()
         else:
-            self.programs = our_programs()
+            ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)
 
     def left(self, patience=5.0):
         """What is still there after `patience` seconds at most."""
         if not self.pen:
             end = time.monotonic() + patience
-            while our_programs() - self.programs and time.monotonic() < end:
+            while descendants() and time.monotonic() < end:
                 time.sleep(0.05)
-            return sorted(our_programs() - self.programs)
+            return sorted(descendants())
         me = frozenset([str(os.getpid())])
         self.pen.empty_within(patience, me)
         left = sorted(self.pen.members() - me) + self.pen.groups()
         (cgroup_root() / self.home.lstrip("/") / "cgroup.procs").write_text(str(os.getpid()))
         self.pen.remove()
         self.pen = None
-        self.programs = our_programs()
         return left
 
 
-def our_programs():
-    names = ("orch-reaper", "orch-demo", "synth-provider", "orch-mini")
-    found = set()
-    for path in glob.glob("/proc/[0-9]*/comm"):
+def descendants():
+    """Living processes below this one."""
+    parents = {}
+    for path in glob.glob("/proc/[0-9]*/stat"):
         try:
-            if pathlib.Path(path).read_text().strip() in names and os.stat(path).st_uid == os.geteuid():
-                found.add(path.split("/")[2])
+            fields = pathlib.Path(path).read_text().rsplit(")", 1)[1].split()
         except OSError:
-            pass
+            continue
+        if fields[0] not in "ZX":
+            parents[path.split("/")[2]] = fields[1]
+    me, found = str(os.getpid()), set()
+    for pid in parents:
+        above = parents[pid]
+        while above in parents and above != me:
+            above = parents[above]
+        if above == me:
+            found.add(pid)
     return found
 
 
