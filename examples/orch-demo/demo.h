@@ -95,6 +95,8 @@ int setup_load(const char *state, const struct options *options, struct setup *s
 /* Starts the synthetic provider if the setup has one, makes executors, upstreams, grants. */
 int setup_apply(struct setup *setup, const struct options *options, const char *state, orch_ctx *ctx,
 		orch_pipeline *pipeline, orch_scope **ret_provider_scope);
+/* The idea, and into `options` what else a new run was asked for. NULL: it is not known. Borrowed from the setup. */
+const char *setup_first_options(const struct setup *setup, struct options *options);
 /* "mini, synthetic (shelf), model synthetic, process isolation, cap: none" */
 char *setup_describe(const struct setup *setup, const struct options *options);
 void setup_free(struct setup *setup);

@@ -185,11 +185,10 @@ static int give_answers(struct run *run, const struct options *options, const st
 	return EXIT_FINE;
 }
 
-static int open_pipeline(struct run *run, const struct options *options, const struct setup *setup, const char *state,
-			 const char *anchor, const char *idea, bool resume)
+static int32_t try_open(struct run *run, const struct options *options, const struct setup *setup, const char *state,
+			const char *anchor, const char *idea, bool resume, orch_error **reterr)
 {
 	struct orch_pipeline_opts opts;
-	orch_error *error = NULL;
 	char *description = setup_describe(setup, options);
 	orch_pipeline_opts_init(&opts);
 	opts.flags = (resume ? ORCH_PIPELINE_RESUME : 0) |
@@ -209,8 +208,25 @@ static int open_pipeline(struct run *run, const struct options *options, const s
 	opts.description = description;
 	opts.on_record = on_record;
 	opts.on_record_userdata = run;
-	int32_t code = orch_pipeline_new(run->ctx, &opts, &run->pipeline, &error);
+	int32_t code = orch_pipeline_new(run->ctx, &opts, &run->pipeline, reterr);
 	free(description);
+	return code;
+}
+
+static int open_pipeline(struct run *run, const struct options *options, const struct setup *setup, const char *state,
+			 const char *anchor, const char *idea, bool resume)
+{
+	orch_error *error = NULL;
+	int32_t code = try_open(run, options, setup, state, anchor, idea, resume, &error);
+	if (code == ORCH_ENOENT && resume) {
+		/* Killed before the run was taken in: it begins now, as it was asked for then. */
+		struct options then = *options;
+		const char *its = setup_first_options(setup, &then);
+		if (its) {
+			error = orch_error_free(error);
+			code = try_open(run, &then, setup, state, anchor, its, false, &error);
+		}
+	}
 	return code < 0 ? fail(state, error) : EXIT_FINE;
 }
 

@@ -263,6 +263,17 @@ static char *find_cli(const char *given, const char *name)
 	return found;
 }
 
+/* The journal has them once the run is taken in; a kill may come before that. */
+static void keep_first_options(struct setup *setup, const struct options *options, const char *idea)
+{
+	char *repo = options->repo ? realpath(options->repo, NULL) : NULL;
+	json_object_set_new(setup->config, "first",
+			    json_pack("{s:s, s:s*, s:s*, s:I, s:I, s:I}", "idea", idea, "repo", repo, "base", options->base, "jobs",
+				      (json_int_t)options->jobs, "max_attempts", (json_int_t)options->max_attempts, "max_time",
+				      (json_int_t)options->max_time_s));
+	free(repo);
+}
+
 int setup_new(const struct options *options, struct setup *setup, char **ret_idea)
 {
 	char *idea = options->idea ? strdup(options->idea) : NULL;
@@ -318,8 +329,22 @@ int setup_new(const struct options *options, struct setup *setup, char **ret_ide
 	json_object_set_new(setup->config, "no_review", json_boolean(options->no_review));
 	free(claude);
 	free(codex);
+	keep_first_options(setup, options, idea);
 	*ret_idea = idea;
 	return EXIT_FINE;
+}
+
+const char *setup_first_options(const struct setup *setup, struct options *options)
+{
+	const json_t *first = json_object_get(setup->config, "first");
+	options->repo = text_of(first, "repo");
+	options->base = text_of(first, "base");
+	options->jobs = (uint32_t)json_integer_value(json_object_get(first, "jobs"));
+	options->max_attempts = (uint32_t)json_integer_value(json_object_get(first, "max_attempts"));
+	options->max_time_s = (uint64_t)json_integer_value(json_object_get(first, "max_time"));
+	options->max_tokens = (uint64_t)json_integer_value(json_object_get(setup->config, "max_tokens"));
+	options->max_usd = json_number_value(json_object_get(setup->config, "max_usd"));
+	return text_of(first, "idea");
 }
 
 static bool setup_save(struct setup *setup, const char *state)
