@@ -37,7 +37,9 @@ ORCH_API void orch_scope_opts_init(struct orch_scope_opts *opts);
 /*
  * Makes a scope for **unsandboxed** programs: same user, same files, own PID namespace. (A sandbox makes
  * its own scope, see <orch/sandbox.h>.) Returns at once: the namespace is set up in the background, and a
- * failure is reported to each program spawned in it and by orch_scope_start_wait().
+ * failure is reported to each program spawned in it and by orch_scope_start_wait(). An ordinary user's scope
+ * has at most 4096 processes and threads, zombies included (RLIMIT_NPROC in its user namespace; for root the
+ * kernel does not apply it).
  *
  * ORCH_EHELPER: orch-reaper is missing, of another version, or did not start; ORCH_EINVAL; ORCH_ENOMEM;
  * ORCH_EFORKED; ORCH_ESYS. Since 0.1.
@@ -179,7 +181,10 @@ ORCH_API const char *orch_death_reason(const orch_death *death);
 /* Name of the scope, and its PID namespace's inode. Since 0.1. */
 ORCH_API const char *orch_death_scope(const orch_death *death);
 ORCH_API uint64_t orch_death_pidns_inode(const orch_death *death);
-/* Processes alive at the request, the init not counted. Since 0.1. */
+/*
+ * Processes alive at the request, the init not counted. Without a cgroup the count ends after 50 ms, so that a fork
+ * storm does not delay the kill: it is a lower bound then. Since 0.1.
+ */
 ORCH_API uint32_t orch_death_alive_at_request(const orch_death *death);
 /* CLOCK_REALTIME of the request, in ms since 1970. Since 0.1. */
 ORCH_API int64_t orch_death_requested_at_ms(const orch_death *death);

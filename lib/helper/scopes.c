@@ -136,7 +136,7 @@ static void scope_free(struct helper *helper, struct scope *scope)
 
 /* --- the end of a scope ---------------------------------------------------------------- */
 
-static void kill_scope(struct scope *scope)
+static void strike(struct scope *scope)
 {
 	adopt_init(scope);
 	if (scope->setup_fd >= 0)
@@ -145,6 +145,11 @@ static void kill_scope(struct scope *scope)
 		scope->proof |= WIRE_DEATH_INIT_KILLED;
 	if (scope->cgroup_fd >= 0 && leaf_kill(scope->cgroup_fd) == 0)
 		scope->proof |= WIRE_DEATH_CGROUP_KILL;
+}
+
+static void kill_scope(struct scope *scope)
+{
+	strike(scope);
 	scope->state = KILLING;
 	scope->due_us = now_us() + LOOK_US;
 }
@@ -718,6 +723,10 @@ void scopes_step(struct helper *helper)
 
 void scopes_kill_all(struct helper *helper)
 {
+	/* All of them before anything is counted: nobody is there to be told, and the load goes on meanwhile. */
+	for (struct scope *scope = helper->scopes; scope; scope = scope->next)
+		if (scope->state < KILLING)
+			strike(scope);
 	for (struct scope *scope = helper->scopes; scope; scope = scope->next)
 		if (scope->state < KILLING) {
 			end_unrequested(scope);

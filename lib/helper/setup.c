@@ -9,12 +9,19 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <orch/error.h>
 
 #include "helper.h"
+
+/*
+ * Chains of fork and exit leave zombies faster than init can reap them, and without a limit they take every pid of the
+ * machine (seen: 32,500 of 32,768). Counted in the scope's own user namespace, zombies included.
+ */
+#define PLAIN_PROCESSES 4096
 
 static struct setup_page *page;
 
@@ -90,6 +97,21 @@ static int enter_user_namespace(struct setup_error *error)
 	return 0;
 }
 
+/* For uid 0 of the host the kernel does not look at it. */
+static int limit_processes(struct setup_error *error)
+{
+	struct rlimit limit;
+	if (getrlimit(RLIMIT_NPROC, &limit) < 0)
+		return fail_namespace(error, errno, "rlimit", "reading RLIMIT_NPROC was");
+	if (limit.rlim_max > PLAIN_PROCESSES)
+		limit.rlim_max = PLAIN_PROCESSES;
+	if (limit.rlim_cur > limit.rlim_max)
+		limit.rlim_cur = limit.rlim_max;
+	if (setrlimit(RLIMIT_NPROC, &limit) < 0)
+		return fail_namespace(error, errno, "rlimit", "limiting the processes was");
+	return 0;
+}
+
 /* Returns in PID 1 only, like confine_enter(). */
 static int enter_plain(int control_fd, struct setup_error *error)
 {
@@ -120,7 +142,7 @@ static int enter_plain(int control_fd, struct setup_error *error)
 			   "user.max_user_namespaces of the scope could not be set to 0");
 		return -1;
 	}
-	return 0;
+	return mapped ? limit_processes(error) : 0;
 }
 
 /* In the set-up process, and from supervise_clone_init() on in PID 1. */

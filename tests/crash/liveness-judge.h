@@ -145,6 +145,21 @@ static inline int load_holder(void)
 	return 5;
 }
 
+/* Forks until it is refused; exit code 0: by a limit between 3000 and 4096. */
+static inline int load_fill(void)
+{
+	int count = 0;
+	while (count < 6000) {
+		pid_t pid = fork();
+		if (pid == 0)
+			sleep_long();
+		if (pid < 0)
+			return count >= 3000 && count <= 4096 ? 0 : 1;
+		count++;
+	}
+	return 2;
+}
+
 static const struct {
 	const char *name;
 	int (*run)(void);
@@ -152,6 +167,7 @@ static const struct {
     {"awkward", load_awkward}, {"hoppers", load_hoppers},   {"grow", load_grow},
     {"polite", load_polite},   {"stubborn", load_stubborn}, {"fds", load_fds},
     {"state", load_state},     {"holder", load_holder},
+    {"fill", load_fill},
 };
 
 static inline int load_main(const char *name)

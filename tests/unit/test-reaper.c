@@ -313,6 +313,20 @@ START_TEST(three_hundred_are_dead)
 }
 END_TEST
 
+/* Zombies of a fork storm were seen to take every pid of the machine. For root there is no such limit: the control. */
+START_TEST(processes_of_a_user_are_limited)
+{
+	orch_ctx *ctx = ctx_new();
+	orch_scope *scope = scope_new(ctx);
+	ck_assert_int_eq(run(scope, LOAD("fill")), is_root() ? 2 : 0);
+	orch_death *death = stop(scope, 0);
+	assert_dead(death);
+	orch_death_unref(death);
+	orch_scope_unref(scope);
+	orch_ctx_unref(ctx);
+}
+END_TEST
+
 START_TEST(grace_is_used_and_ends_early)
 {
 	orch_ctx *ctx = ctx_new();
@@ -708,6 +722,7 @@ Suite *suite(void)
 	tcase_add_test(stopping, detached_and_deaf_is_dead);
 	tcase_add_test(stopping, fork_and_exit_is_dead);
 	tcase_add_test(stopping, three_hundred_are_dead);
+	tcase_add_test(stopping, processes_of_a_user_are_limited);
 	tcase_add_test(stopping, grace_is_used_and_ends_early);
 	tcase_add_test(stopping, leader_ends_the_scope);
 	tcase_add_test(stopping, grandchild_holds_stdout);

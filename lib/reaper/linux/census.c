@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "census.h"
@@ -76,11 +77,20 @@ static void add(struct census *census, pid_t pid, uint32_t most)
 	census->entries[census->stored++] = entry;
 }
 
+static int64_t now_us(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
 static void take_pidns(struct census *census, uint64_t inode, pid_t but, uint32_t most)
 {
 	DIR *folder = opendir("/proc");
 	struct dirent *entry;
-	while (folder && (entry = readdir(folder))) {
+	/* A mere count comes before a kill, and a fork storm makes new entries as fast as they are read. */
+	int64_t end_us = most ? INT64_MAX : now_us() + CENSUS_COUNT_US;
+	while (folder && now_us() < end_us && (entry = readdir(folder))) {
 		char path[300];
 		struct stat status;
 		if (!isdigit((unsigned char)entry->d_name[0]))

@@ -25,9 +25,13 @@ struct census {
 	uint32_t stored;
 };
 
+/* How long a count without descriptions may take. */
+#define CENSUS_COUNT_US 50000
+
 /*
  * Looks for members in the PID namespace `pidns_inode` (0: not looked for) and in the leaf
- * `cgroup_fd` (-1: none), without `but`. At most `most` of them are described.
+ * `cgroup_fd` (-1: none), without `but`. At most `most` of them are described; with
+ * 0 they are only counted, for CENSUS_COUNT_US at most.
  */
 void census_take(struct census *census, uint64_t pidns_inode, int cgroup_fd, pid_t but,
 		 uint32_t most);
