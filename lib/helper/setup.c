@@ -130,8 +130,14 @@ static int enter_plain(int control_fd, struct setup_error *error)
 		return fail_namespace(error, errno, "pidns", "a PID and mount namespace was");
 
 	/* The host's later mounts come through; nothing goes back. */
-	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
-		return fail_namespace(error, errno, "mount.root", "changing mount propagation was");
+	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0) {
+		if (errno != EINVAL)
+			return fail_namespace(error, errno, "mount.root", "changing mount propagation was");
+		setup_fail(error, ORCH_EUNENFORCEABLE, errno, "mount.root",
+			   "the root folder is no mount point (a chroot?): bind-mount it on itself before "
+			   "entering it");
+		return -1;
+	}
 	if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
 		return fail_namespace(
 		    error, errno, "mount.proc",
