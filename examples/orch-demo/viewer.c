@@ -28,7 +28,6 @@ struct body {
 
 struct answer {
 	struct body body;
-	struct MHD_Response *response; /* made when the headers are there; its body is set at the end */
 	char *type, *location;
 	char *cookies[16];
 	size_t cookie_count;
