@@ -6,6 +6,7 @@
 #include <check.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <grp.h>
 #include <limits.h>
 #include <stdio.h>
@@ -206,18 +207,27 @@ static bool is_ours(pid_t pid)
 	return false;
 }
 
-/* How many processes that come from this one have `words` in their command line. */
-static unsigned alive_with(const char *words)
+static bool has_argument(const char *line, size_t length, const char *pattern)
+{
+	for (const char *word = line; word < line + length; word += strlen(word) + 1)
+		if (fnmatch(pattern, word, FNM_PATHNAME) == 0)
+			return true;
+	return false;
+}
+
+/* How many processes that come from this one have an argument that matches `pattern` as a path: the
+ * folder that this program itself was started from may have any name. */
+static unsigned alive_with(const char *pattern)
 {
 	unsigned count = 0;
 	DIR *processes = opendir("/proc");
 	ck_assert_ptr_nonnull(processes);
 	for (struct dirent *entry; (entry = readdir(processes));) {
-		char path[300], line[4096];
+		char path[300], line[4096] = {0};
 		snprintf(path, sizeof(path), "/proc/%s/cmdline", entry->d_name);
 		int fd = open(path, O_RDONLY | O_CLOEXEC);
-		ssize_t length = fd < 0 ? 0 : read(fd, line, sizeof(line));
-		if (length > 0 && memmem(line, (size_t)length, words, strlen(words)) &&
+		ssize_t length = fd < 0 ? 0 : read(fd, line, sizeof(line) - 1);
+		if (length > 0 && has_argument(line, (size_t)length, pattern) &&
 		    is_ours(atoi(entry->d_name)))
 			count++;
 		if (fd >= 0)
@@ -408,7 +418,7 @@ START_TEST(bad_checks_fail_and_are_dead)
 	ck_assert_uint_eq(outcome.deaths_not_dead, 0);
 	ck_assert(!outcome.all_passed);
 	ck_assert_uint_eq(alive_with("orch-test-daemon"), 0);
-	ck_assert_uint_eq(alive_with("/check/"), 0);
+	ck_assert_uint_eq(alive_with("/check/*.py"), 0);
 	outcome_free(&outcome);
 }
 END_TEST
@@ -551,7 +561,7 @@ START_TEST(freed_while_running)
 		unsigned alive = 1;
 		for (int turn = 0; turn < 50 && alive; turn++) {
 			run_for(20);
-			alive = alive_with("/check/") + alive_with("server.py") +
+			alive = alive_with("/check/*.py") + alive_with("server.py") +
 				alive_with("orch-test-daemon");
 		}
 		ck_assert_uint_eq(alive, 0);
