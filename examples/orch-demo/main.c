@@ -144,9 +144,12 @@ char *data_path(const char *in_source_tree, const char *installed)
 {
 	/* In the build tree the provider's folder is next to ours. */
 	char *neighbour = find_beside("../synth-provider/synth-provider");
-	char *path = neighbour ? format_text("%s/%s", DEMO_SOURCE_DIR, in_source_tree)
-			       : format_text("%s/%s", DEMO_DATA_DIR, installed);
-	free(neighbour);
+	/* Installed, possibly under another prefix than the one it was configured for. */
+	char *beside = format_text("../" DEMO_DATADIR "/liborch/%s", installed);
+	char *path = neighbour ? format_text("%s/%s", DEMO_SOURCE_DIR, in_source_tree) : find_beside(beside);
+	if (!path)
+		path = format_text("%s/%s", DEMO_DATA_DIR, installed);
+	free(neighbour), free(beside);
 	return path;
 }
 

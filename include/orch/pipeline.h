@@ -55,6 +55,7 @@ struct orch_pipeline_opts {
 	/* See orch_journal_opts.on_record. */
 	void (*on_record)(void *userdata, uint64_t sequence);
 	void *on_record_userdata;
+	orch_destroy_fn on_record_destroy;
 };
 
 /* Take up the run in state_dir (its idea, options and answers are in the journal). */

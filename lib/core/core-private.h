@@ -105,6 +105,17 @@ int64_t orch_realtime_ms(void);
 /* Kernel randomness as hexadecimal digits; `hex` has room for 2 * bytes + 1. */
 void orch_random_hex(char *hex, size_t bytes);
 
+/* --- companions of the library: helper programs, schemas -------------------------------------------- */
+
+/*
+ * The first path that fits, absolute, to be freed; NULL if none does. Tried in this order: each of `beside`
+ * (NULL-terminated, relative to the folder of the library or, linked statically, of the program), `installed`
+ * (relative to a prefix) in the prefix that the library is in, and in the one it was configured for.
+ */
+char *orch_place_find(const char *const *beside, const char *installed, bool (*fits)(const char *path));
+/* The folder of the library, or of the program when linked statically; to be freed; NULL: not known. */
+char *orch_place_own_dir(void);
+
 /* --- context ---------------------------------------------------------------------------------------- */
 
 /* 0, or ORCH_EFORKED in a child of the process that made it, or ORCH_EINVAL for NULL. */

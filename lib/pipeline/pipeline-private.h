@@ -83,6 +83,9 @@ struct orch_pipeline {
 	orch_pipeline_event_fn event;
 	void *event_userdata;
 	orch_destroy_fn event_destroy;
+	/* Until the journal is asked to open: then it is the journal's. */
+	orch_destroy_fn on_record_destroy;
+	void *on_record_userdata;
 	struct event_line *events, **events_end;
 	orch_source *event_timer;
 

@@ -61,6 +61,8 @@ static void pipeline_free(void *object)
 	events_free(p);
 	if (p->event_destroy)
 		p->event_destroy(p->event_userdata);
+	if (p->on_record_destroy)
+		p->on_record_destroy(p->on_record_userdata);
 	for (size_t i = 0; i < sizeof(p->executors) / sizeof(p->executors[0]); i++)
 		orch_executor_unref(p->executors[i]);
 	orch_broker_unref(p->broker);
@@ -88,26 +90,20 @@ static void pipeline_free(void *object)
 	orch_ctx_unref(ctx);
 }
 
-int32_t orch_pipeline_new(orch_ctx *ctx, const struct orch_pipeline_opts *opts,
-			  orch_pipeline **ret_pipeline, orch_error **reterr)
+static int32_t pipeline_new(orch_ctx *ctx, const struct orch_pipeline_opts *opts,
+			    orch_pipeline **ret_pipeline, orch_error **reterr)
 {
-	struct orch_pipeline_opts known;
-	int32_t code = orch_ctx_check(ctx, reterr);
-	if (code == 0)
-		code = orch_opts_read(opts, &known, sizeof(known), "orch_pipeline_opts", reterr);
-	if (code < 0)
-		return code;
-	if (!ret_pipeline)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "ret_pipeline is NULL");
 	orch_pipeline *p = calloc(1, sizeof(*p));
 	if (!p)
 		return orch_fail_memory(reterr);
 	atomic_init(&p->references, 1);
 	p->ctx = orch_ctx_ref(ctx);
+	p->on_record_destroy = opts->on_record_destroy;
+	p->on_record_userdata = opts->on_record_userdata;
 	p->grants = json_array();
 	p->early_answers = json_array();
-	code = p->grants && p->early_answers ? model_new(&p->model, reterr)
-					     : orch_fail_memory(reterr);
+	int32_t code = p->grants && p->early_answers ? model_new(&p->model, reterr)
+						     : orch_fail_memory(reterr);
 	if (code == 0)
 		code = orch_source_timer(ctx, -1, step_once, p, &p->step_timer, reterr);
 	if (code == 0)
@@ -115,13 +111,34 @@ int32_t orch_pipeline_new(orch_ctx *ctx, const struct orch_pipeline_opts *opts,
 	if (code == 0)
 		code = orch_source_timer(ctx, -1, events_flush, p, &p->event_timer, reterr);
 	if (code == 0)
-		code = start_open(p, &known, reterr);
-	if (code < 0) {
-		pipeline_free(p);
-		return code;
-	}
+		code = start_open(p, opts, reterr);
 	*ret_pipeline = p;
-	return 0;
+	return code;
+}
+
+int32_t orch_pipeline_new(orch_ctx *ctx, const struct orch_pipeline_opts *opts,
+			  orch_pipeline **ret_pipeline, orch_error **reterr)
+{
+	struct orch_pipeline_opts known;
+	orch_pipeline *p = NULL;
+	int32_t code = orch_opts_read(opts, &known, sizeof(known), "orch_pipeline_opts", reterr);
+	if (code < 0 && opts && opts->size >= sizeof(known)) {
+		known.on_record_userdata = opts->on_record_userdata;
+		known.on_record_destroy = opts->on_record_destroy;
+	}
+	if (code == 0)
+		code = orch_ctx_check(ctx, reterr);
+	if (code == 0 && !ret_pipeline)
+		code = orch_fail(reterr, ORCH_EINVAL, 0, NULL, "ret_pipeline is NULL");
+	if (code == 0)
+		code = pipeline_new(ctx, &known, &p, reterr);
+	if (code == 0)
+		*ret_pipeline = p;
+	else if (p)
+		pipeline_free(p);
+	else if (known.on_record_destroy)
+		known.on_record_destroy(known.on_record_userdata);
+	return code;
 }
 
 orch_pipeline *orch_pipeline_ref(orch_pipeline *p)

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -9,6 +8,7 @@
 
 #define JOURNAL_PAYLOAD_LIMIT (16u * 1024u * 1024u)
 #define CHANNELS_TIMEOUT_MS 20000
+#define INSTALLED ORCH_DATADIR "/liborch/schemas"
 
 char *path_join(const char *dir, const char *name)
 {
@@ -78,9 +78,10 @@ static bool has_schemas(const char *dir)
 	return file && access(file, R_OK) == 0;
 }
 
-/* Beside the library in a build tree or a wheel, then the installed folder. */
 static int32_t find_schemas(const char *given, char **ret_dir, orch_error **reterr)
 {
+	static const char *const beside[] = {"pipeline", "schemas", "../lib/pipeline", "../../lib/pipeline",
+					     NULL};
 	if (given) {
 		if (!has_schemas(given))
 			return orch_fail(
@@ -89,26 +90,13 @@ static int32_t find_schemas(const char *given, char **ret_dir, orch_error **rete
 				given);
 		return copy(ret_dir, given, reterr);
 	}
-	Dl_info library;
-	static const char *const beside[] = {"pipeline", "schemas", "../lib/pipeline",
-					     "../../lib/pipeline"};
-	const char *slash = NULL;
-	if (dladdr((void *)(uintptr_t)orch_pipeline_new, &library) && library.dli_fname)
-		slash = strrchr(library.dli_fname, '/');
-	for (size_t i = 0; slash && i < sizeof(beside) / sizeof(beside[0]); i++) {
-		char *dir = orch_strdup_printf("%.*s/%s", (int)(slash - library.dli_fname),
-					       library.dli_fname, beside[i]);
-		if (has_schemas(dir)) {
-			*ret_dir = dir;
-			return 0;
-		}
-		free(dir);
-	}
-	if (!has_schemas(ORCH_DATA_DIR "/schemas"))
+	char *dir = orch_place_find(beside, INSTALLED, has_schemas);
+	if (!dir)
 		return orch_fail(reterr, ORCH_ENOENT, 0, NULL,
-				 "the schemas are neither beside the library nor in " ORCH_DATA_DIR
-				 "/schemas: install liborch's data, or set schema_dir");
-	return copy(ret_dir, ORCH_DATA_DIR "/schemas", reterr);
+				 "the schemas are neither beside the library nor in its prefix nor in " ORCH_PREFIX
+				 "/" INSTALLED ": install liborch's data, or set schema_dir");
+	*ret_dir = dir;
+	return 0;
 }
 
 static bool has(const char *dir, const char *name)
@@ -278,6 +266,8 @@ static int32_t open_journal(orch_pipeline *p, const struct orch_pipeline_opts *o
 	journal.payload_limit = JOURNAL_PAYLOAD_LIMIT;
 	journal.on_record = opts->on_record;
 	journal.userdata = opts->on_record_userdata;
+	journal.destroy = p->on_record_destroy;
+	p->on_record_destroy = NULL; /* the journal's, if it opens or not */
 	int32_t code = orch_journal_open(&journal, &p->journal, reterr);
 	return code < 0 ? code : run_load(p->journal, p->model, reterr);
 }

@@ -354,6 +354,45 @@ START_TEST(refuses_a_second_run)
 END_TEST
 
 /* A sealed document that somebody changed is never judged by. */
+static void count_destroy(void *userdata)
+{
+	++*(unsigned *)userdata;
+}
+
+START_TEST(destroys_once)
+{
+	struct host host;
+	unsigned destroyed = 0;
+	struct orch_pipeline_opts opts;
+	orch_pipeline *pipeline = NULL;
+	host_init(&host, NULL);
+	host_open(&host);
+	orch_pipeline_opts_init(&opts);
+	opts.on_record_userdata = &destroyed;
+	opts.on_record_destroy = count_destroy;
+	/* Refused before, at, and after the journal was opened. */
+	REFUSED(ORCH_EINVAL, "state_dir", orch_pipeline_new(host.ctx, &opts, &pipeline, e));
+	ck_assert_uint_eq(destroyed, 1);
+	opts.state_dir = host.state;
+	opts.idea = "Another.";
+	REFUSED(ORCH_ELOCKED, "", orch_pipeline_new(host.ctx, &opts, &pipeline, e));
+	ck_assert_uint_eq(destroyed, 2);
+	char other[PATH_MAX];
+	snprintf(other, sizeof(other), "%s/other", host.folder);
+	opts.state_dir = other;
+	opts.size = sizeof(opts);
+	REFUSED(ORCH_EINVAL, "context is NULL", orch_pipeline_new(NULL, &opts, &pipeline, e));
+	ck_assert_uint_eq(destroyed, 3);
+	OK(orch_pipeline_new(host.ctx, &opts, &pipeline, e));
+	ck_assert_uint_eq(destroyed, 3);
+	orch_pipeline_unref(pipeline);
+	ck_assert_uint_eq(destroyed, 4);
+	host_close(&host);
+	host_end(&host);
+	ck_assert_uint_eq(destroyed, 4);
+}
+END_TEST
+
 START_TEST(notices_a_broken_seal)
 {
 	struct host host;
@@ -402,6 +441,7 @@ static Suite *suite(void)
 	add(all, "is_dropped_at_any_moment", is_dropped_at_any_moment, 1);
 	add(all, "refuses_bad_input", refuses_bad_input, 1);
 	add(all, "refuses_a_second_run", refuses_a_second_run, 1);
+	add(all, "destroys_once", destroys_once, 1);
 	add(all, "notices_a_broken_seal", notices_a_broken_seal, 1);
 	return all;
 }
