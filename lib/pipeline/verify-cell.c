@@ -18,9 +18,7 @@ static void cell_unref(void *userdata)
 	orch_error_free(cell->error);
 	orch_error_free(cell->exec_error);
 	free(cell->death);
-	orch_ctx *ctx = cell->ctx;
 	free(cell);
-	orch_ctx_unref(ctx);
 }
 
 static struct cell *cell_ref(struct cell *cell)
@@ -50,7 +48,7 @@ int32_t cell_new(orch_ctx *ctx, orch_sandbox *sandbox, void (*changed)(void *use
 		return orch_fail_memory(reterr);
 	}
 	cell->references = 1;
-	cell->ctx = orch_ctx_ref(ctx);
+	cell->ctx = ctx;
 	cell->sandbox = sandbox;
 	cell->changed = changed;
 	cell->userdata = userdata;

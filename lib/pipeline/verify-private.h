@@ -46,7 +46,7 @@ void stream_close(struct stream *stream);
 
 struct cell {
 	uint32_t references;
-	orch_ctx *ctx;
+	orch_ctx *ctx; /* the owner's: a late callback does not need it */
 	void (*changed)(void *userdata); /* NULL once it is abandoned */
 	void *userdata;
 	orch_sandbox *sandbox;
