@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""liborch for Python: scopes and death certificates, sandboxes, the action journal, the broker, executors, pipelines.
+
+    with orch.Context() as context, orch.Scope(context) as scope:
+        proc = scope.spawn(["/bin/sh", "-c", "exit 7"])
+        print(proc.exit_wait())         # 7
+        print(scope.stop_wait())        # the certificate
+
+Verbs that take time come in two forms. The plain name begins and returns a Completion: await it (asyncio, with
+`async with orch.Context.attach() as context`), call its result(), or give it a callback. The name with _wait blocks, and
+runs the context meanwhile. Errors are orch.Error; what a callback raises comes out of the call that ran it.
+Times are in ms where the name says so, sizes in MiB or bytes, money in millionths of a US dollar.
+"""
+from . import _table
+from ._completion import Completion, Stream
+from ._enums import (Access, ActionState, Api, Begin, Channel, Credential, ExecutorKind, JobEnd, JobEvent, LogLevel, Net,
+                     Operation, Outcome, Overlay, Policy, Probe, ProcEvent, Protect, Role, Root, Rung, RunState, Verdict)
+from ._errors import (Canceled, ClosedError, Code, Deadlock, Error, Forked, Locked, NeedsHuman, TimedOut, Unenforceable)
+from ._handle import Handle
+from ._library import VERSION as __version__
+from ._library import LibraryError, use_library
+from ._library import path as library_path
+from .context import Context
+from .death import Death, Survivor
+from .scope import Proc, Scope
+
+
+def version() -> str:
+    """The version of the library that is loaded."""
+    from ._native import lib, text
+    return text(lib.orch_version())
+
+
+for _name, _thing in list(globals().items()):
+    if isinstance(_thing, type) and _thing.__module__.startswith("orch."):
+        _thing.__module__ = "orch"  # where users find it, and what they read in a traceback
+del _name, _thing

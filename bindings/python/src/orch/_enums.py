@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The constants of the C interface as enumerations."""
+import enum
+from typing import Type, TypeVar
+
+from . import _table as c
+
+E = TypeVar("E", bound="Choice")
+
+
+class Choice(enum.IntEnum):
+    """An IntEnum that takes what a newer library may add, as a member named by its number."""
+
+    @classmethod
+    def _missing_(cls: Type[E], value: object) -> E:
+        if not isinstance(value, int):
+            raise ValueError(f"{value!r} is not a {cls.__name__}")
+        member = int.__new__(cls, value)
+        member._name_ = str(value)
+        member._value_ = value
+        return member
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __format__(self, spec: str) -> str:
+        return format(int(self), spec) if spec else self.name
+
+
+def choice(kind: Type[E], value: int) -> E:
+    """The member for a value from C."""
+    return kind(value)
+
+
+class LogLevel(Choice):
+    """How much a log line matters."""
+    ERROR = c.ORCH_LOG_ERROR
+    WARNING = c.ORCH_LOG_WARNING
+    NOTICE = c.ORCH_LOG_NOTICE
+    DEBUG = c.ORCH_LOG_DEBUG
+
+
+class Rung(Choice):
+    """How a scope is closed; the best is last. NONE: not set up yet."""
+    NONE = 0
+    SUBREAPER = c.ORCH_RUNG_SUBREAPER
+    CGROUP = c.ORCH_RUNG_CGROUP
+    PIDNS = c.ORCH_RUNG_PIDNS
+    CGROUP_PIDNS = c.ORCH_RUNG_CGROUP_PIDNS
+
+
+class ProcEvent(Choice):
+    """What happened to a program. Exactly one of FAILED and EXITED comes, after at most one STARTED."""
+    STARTED = c.ORCH_PROC_STARTED
+    FAILED = c.ORCH_PROC_FAILED
+    EXITED = c.ORCH_PROC_EXITED
+
+
+class Verdict(Choice):
+    """What a certificate says."""
+    DEAD = c.ORCH_DEATH_DEAD
+    DEAD_UNREAPED = c.ORCH_DEATH_DEAD_UNREAPED
+    SURVIVORS = c.ORCH_DEATH_SURVIVORS
+    UNVERIFIABLE = c.ORCH_DEATH_UNVERIFIABLE
+
+
+class Root(Choice):
+    """What a sandbox's root holds besides what was added: nothing, or read-only /usr, /bin, /lib*, a minimal /etc."""
+    EMPTY = c.ORCH_ROOT_EMPTY
+    TOOLS = c.ORCH_ROOT_TOOLS
+
+
+class Net(Choice):
+    """A sandbox's network: none, or 127.0.0.1:8080 inside as a socket that the host accepts on."""
+    NONE = c.ORCH_NET_NONE
+    BROKER = c.ORCH_NET_BROKER
+
+
+class Access(enum.IntFlag):
+    """What is allowed below a path. OWN implies the rest, and hands a folder to the sandbox's own user."""
+    READ = c.ORCH_PATH_READ
+    WRITE = c.ORCH_PATH_WRITE
+    EXEC = c.ORCH_PATH_EXEC
+    OWN = c.ORCH_PATH_OWN
+
+
+class Protect(Choice):
+    """What happens where a protection can not be enforced."""
+    REQUIRED = c.ORCH_PROTECT_REQUIRED
+    DEGRADABLE = c.ORCH_PROTECT_DEGRADABLE
+    OFF = c.ORCH_PROTECT_OFF
+
+
+class Channel(Choice):
+    """What is enforced on a channel of this host."""
+    ENFORCED = c.ORCH_CHANNEL_ENFORCED
+    PARTIAL = c.ORCH_CHANNEL_PARTIAL
+    ABSENT = c.ORCH_CHANNEL_ABSENT
+
+
+class Probe(Choice):
+    """How a live probe, or its control, ended."""
+    PASSED = c.ORCH_PROBE_PASSED
+    FAILED = c.ORCH_PROBE_FAILED
+    NOT_RUN = c.ORCH_PROBE_NOT_RUN
+
+
+class ActionState(Choice):
+    """What is known about an action."""
+    INTENT = c.ORCH_ACTION_INTENT
+    DISPATCHED = c.ORCH_ACTION_DISPATCHED
+    OBSERVED = c.ORCH_ACTION_OBSERVED
+    CONFIRMED = c.ORCH_ACTION_CONFIRMED
+    FAILED = c.ORCH_ACTION_FAILED
+    UNKNOWN = c.ORCH_ACTION_UNKNOWN
+    HANDED_OVER = c.ORCH_ACTION_HANDED_OVER
+    ABANDONED = c.ORCH_ACTION_ABANDONED
+
+
+class Policy(Choice):
+    """Whether an action may be done again."""
+    REPEATABLE = c.ORCH_POLICY_REPEATABLE
+    PROBE_FIRST = c.ORCH_POLICY_PROBE_FIRST
+    NEVER_REPEAT = c.ORCH_POLICY_NEVER_REPEAT
+
+
+class Begin(Choice):
+    """What Journal.begin() found under the key. Only FRESH is to be dispatched."""
+    FRESH = c.ORCH_BEGIN_FRESH
+    REPLAY = c.ORCH_BEGIN_REPLAY
+    ATTACHED = c.ORCH_BEGIN_ATTACHED
+    AMBIGUOUS = c.ORCH_BEGIN_AMBIGUOUS
+    CONFLICT = c.ORCH_BEGIN_CONFLICT
+
+
+class Outcome(Choice):
+    """What a probe found. NONE: none was asked."""
+    NONE = 0
+    APPLIED = c.ORCH_OUTCOME_APPLIED
+    NOT_APPLIED = c.ORCH_OUTCOME_NOT_APPLIED
+    IN_FLIGHT = c.ORCH_OUTCOME_IN_FLIGHT
+    UNKNOWN = c.ORCH_OUTCOME_UNKNOWN
+
+
+class Credential(Choice):
+    """How the secret is sent to an upstream."""
+    NONE = c.ORCH_CREDENTIAL_NONE
+    API_KEY = c.ORCH_CREDENTIAL_API_KEY
+    BEARER = c.ORCH_CREDENTIAL_BEARER
+
+
+class Operation(Choice):
+    """A step of an operation of the broker."""
+    REFUSED = c.ORCH_OPERATION_REFUSED
+    DISPATCHED = c.ORCH_OPERATION_DISPATCHED
+    OBSERVED = c.ORCH_OPERATION_OBSERVED
+    FAILED = c.ORCH_OPERATION_FAILED
+    UNKNOWN = c.ORCH_OPERATION_UNKNOWN
+
+
+class ExecutorKind(Choice):
+    """What does the work."""
+    MINI = c.ORCH_EXECUTOR_MINI
+    CLAUDE = c.ORCH_EXECUTOR_CLAUDE
+    CODEX = c.ORCH_EXECUTOR_CODEX
+    COMMAND = c.ORCH_EXECUTOR_COMMAND
+    CALLBACK = c.ORCH_EXECUTOR_CALLBACK
+
+
+class Api(Choice):
+    """What the built-in executor speaks."""
+    ANTHROPIC = c.ORCH_API_ANTHROPIC
+    OPENAI = c.ORCH_API_OPENAI
+
+
+class JobEvent(Choice):
+    """What an executor's line is."""
+    TEXT = c.ORCH_JOB_EVENT_TEXT
+    TOOL = c.ORCH_JOB_EVENT_TOOL
+    RESULT = c.ORCH_JOB_EVENT_RESULT
+    OTHER = c.ORCH_JOB_EVENT_OTHER
+
+
+class JobEnd(Choice):
+    """How an attempt ended. FINISHED proves nothing."""
+    FINISHED = c.ORCH_JOB_FINISHED
+    STALLED = c.ORCH_JOB_STALLED
+    TIMED_OUT = c.ORCH_JOB_TIMED_OUT
+    FAILED = c.ORCH_JOB_FAILED
+    HUNG = c.ORCH_JOB_HUNG
+
+
+class Role(Choice):
+    """Roles of a pipeline. ALL: those that have no executor of their own."""
+    ALL = 0
+    PLANNER = c.ORCH_ROLE_PLANNER
+    CHECKER = c.ORCH_ROLE_CHECKER
+    EXECUTOR = c.ORCH_ROLE_EXECUTOR
+    REVIEWER = c.ORCH_ROLE_REVIEWER
+
+
+class RunState(Choice):
+    """Where a run is; the last three are ends. NONE: not started."""
+    NONE = 0
+    INTAKE = c.ORCH_RUN_INTAKE
+    CLARIFY = c.ORCH_RUN_CLARIFY
+    FROZEN = c.ORCH_RUN_FROZEN
+    PLANNED = c.ORCH_RUN_PLANNED
+    EXECUTING = c.ORCH_RUN_EXECUTING
+    ACCEPTING = c.ORCH_RUN_ACCEPTING
+    DELIVERED = c.ORCH_RUN_DELIVERED
+    PARTIAL = c.ORCH_RUN_PARTIAL
+    ABORTED = c.ORCH_RUN_ABORTED
+
+
+class Overlay(enum.IntFlag):
+    """What a run waits for."""
+    QUOTA_WAIT = c.ORCH_OVERLAY_QUOTA_WAIT
+    BUDGET_STOP = c.ORCH_OVERLAY_BUDGET_STOP
+    NEEDS_HUMAN = c.ORCH_OVERLAY_NEEDS_HUMAN
+    RECOVERING = c.ORCH_OVERLAY_RECOVERING

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Death: the certificate of a scope's end."""
+import ctypes
+from dataclasses import dataclass
+from typing import Tuple
+
+from ._enums import Verdict, choice
+from ._native import checked, lib, text
+
+
+@dataclass(frozen=True)
+class Survivor:
+    """A process that lived at the deadline."""
+    pid: int
+    start_time_ticks: int
+    state: str
+    wchan: str
+
+
+@dataclass(frozen=True)
+class Death:
+    """The certificate of a scope's end: what died, how that was proved, how long it took. A plain value.
+
+    verdict           DEAD: every process is dead and reaped, proved; DEAD_UNREAPED; SURVIVORS; UNVERIFIABLE
+    verdict_name      the same in words
+    mechanism, proof  how it was killed and how that was proved
+    reason            cause of UNVERIFIABLE, or ""
+    scope             the scope's name
+    pidns_inode       of its PID namespace
+    alive_at_request  processes alive at the request; a lower bound where there is no cgroup
+    requested_at_ms   real time of the request, ms since 1970
+    last_death_us, confirmed_us   from the request to the last death, and to its confirmation
+    survivors         who lived at the deadline
+    text              the certificate for people
+    """
+    verdict: Verdict
+    verdict_name: str
+    mechanism: str
+    proof: str
+    reason: str
+    scope: str
+    pidns_inode: int
+    alive_at_request: int
+    requested_at_ms: int
+    last_death_us: int
+    confirmed_us: int
+    survivors: Tuple[Survivor, ...]
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _survivor(pointer: int, index: int) -> Survivor:
+    pid, start = ctypes.c_int32(), ctypes.c_uint64()
+    state, wchan = ctypes.c_char_p(), ctypes.c_char_p()
+    checked(lib.orch_death_survivor(pointer, index, ctypes.byref(pid), ctypes.byref(start), ctypes.byref(state),
+                                    ctypes.byref(wchan)), "Death.survivors")
+    return Survivor(pid.value, start.value, text(state.value), text(wchan.value))
+
+
+def read(pointer: int) -> Death:
+    """The values of an orch_death, which stays the owner's."""
+    return Death(
+        verdict=choice(Verdict, lib.orch_death_verdict(pointer)),
+        verdict_name=text(lib.orch_death_verdict_name(pointer)),
+        mechanism=text(lib.orch_death_mechanism(pointer)),
+        proof=text(lib.orch_death_proof(pointer)),
+        reason=text(lib.orch_death_reason(pointer)),
+        scope=text(lib.orch_death_scope(pointer)),
+        pidns_inode=lib.orch_death_pidns_inode(pointer),
+        alive_at_request=lib.orch_death_alive_at_request(pointer),
+        requested_at_ms=lib.orch_death_requested_at_ms(pointer),
+        last_death_us=lib.orch_death_last_death_us(pointer),
+        confirmed_us=lib.orch_death_confirmed_us(pointer),
+        survivors=tuple(_survivor(pointer, index) for index in range(lib.orch_death_survivor_count(pointer))),
+        text=text(lib.orch_death_text(pointer)))
+
+
+def take(pointer: ctypes.c_void_p) -> Death:
+    """The same of one that is ours, which is given back."""
+    try:
+        return read(pointer.value or 0)
+    finally:
+        lib.orch_death_unref(pointer)
