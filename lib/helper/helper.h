@@ -3,9 +3,9 @@
 #define ORCH_HELPER_H
 
 /*
- * orch-reaper: one per context, the parent of every scope's init. Single-threaded; its loop
- * (main.c, scopes.c) does nothing that could block: what may block runs in a scope's set-up process
- * (setup.c) or inside the scope (init.c, program.c).
+ * orch-reaper: one per context. Single-threaded; its loop (main.c, scopes.c) does nothing that could block: what may
+ * block runs in a process of its own. linux/: the parent of every scope's init. What every system has is here: the
+ * loop, the answers to the host, the child that becomes a program.
  */
 
 #include <stdbool.h>
@@ -25,60 +25,16 @@ int64_t now_us(void);
 int64_t realtime_ms(void);
 void setup_fail(struct setup_error *error, int32_t code, int os_errno, const char *step,
 		const char *format, ...) __attribute__((format(printf, 5, 6)));
-int pidfd_open_(pid_t pid);
-int pidfd_signal(int pidfd, int signal);
-/* clone3() like fork(). Flags may hold CLONE_INTO_CGROUP; `ret_pidfd` may be NULL. -1 with errno.
- */
-pid_t clone_process(uint64_t flags, int exit_signal, int cgroup_fd, int *ret_pidfd,
-		    pid_t *parent_tid);
-
-/* --- cgroup.c: leaves below the helper's own cgroup ------------------------------------ */
-
-struct cgroup_base {
-	bool looked;
-	int fd; /* the helper's own cgroup, or -1 */
-	char path[WIRE_TEXT_MAX - 32];
-	char reason[256]; /* why there is none */
-	int keeper_fd;	  /* its closing wakes the keeper */
-	int keeper_pidfd;
-};
-
-/* Finds the own cgroup, removes what dead helpers left in it. */
-void cgroup_base_find(struct cgroup_base *base);
-/* Lets the keeper go; waits for it, for a moment. */
-void cgroup_base_close(struct cgroup_base *base);
 /*
- * Makes and locks `name`. The lock (flock) tells a sweep that the owner lives. A negative errno; -1
- * stays in *ret_fd then.
+ * What else this program is for, by its arguments (a probe's control). True: it was that, and ends with *ret_status.
  */
-int cgroup_leaf_new(struct cgroup_base *base, const char *name, int *ret_fd);
-/* 0, or a negative errno (-EBUSY while something is in it). */
-int cgroup_leaf_remove(const struct cgroup_base *base, const char *name);
+bool other_use(int argc, char **argv, int *ret_status);
+/* Marks every fd from 3 up close-on-exec. */
+void close_others_at_exec(void);
+/* The soft limit that a helper with many scopes needs. */
+extern const rlim_t helper_open_files;
 
-/* --- setup.c: from the helper to a scope's PID 1 --------------------------------------- */
-
-/* Shared with the set-up process, so that init is known even if that process is killed right after
- * clone3. */
-struct setup_page {
-	volatile pid_t init_pid;
-};
-
-struct setup_request {
-	int control_fd; /* the set-up process's end */
-	int spec_fd;	/* -1: a plain scope */
-	uint32_t host_uid;
-	int cgroup_fd;		  /* -1: none */
-	struct rlimit open_files; /* what the host had */
-	struct setup_page *page;
-};
-
-/* Pid, pidfd of the set-up process; a negative errno on failure. */
-int setup_start(const struct setup_request *request, pid_t *ret_pid, int *ret_pidfd);
-
-/* --- init.c, program.c: PID 1 of a scope ----------------------------------------------- */
-
-/* `confine` is NULL in a plain scope. Never returns. */
-_Noreturn void init_run(int control_fd, int listener_fd, struct confine *confine);
+/* --- program.c: the child that becomes a program ---------------------------------------- */
 
 struct program {
 	const struct wire_packet *request; /* WIRE_SPAWN with its fds */
@@ -90,33 +46,55 @@ struct program {
 /* In the forked child. Never returns. */
 _Noreturn void program_run(const struct program *program);
 
-/* --- scopes.c -------------------------------------------------------------------------- */
+/* --- scopes.c of the system ------------------------------------------------------------- */
+
+struct scope;
+struct common_ground; /* what all scopes share: the cgroup that their leaves are made in */
 
 struct helper {
 	int host_fd;
-	int host_pidfd;
+	int host_watch; /* readable when the host has ended */
 	bool greeted;
 	struct wire_queue to_host;
-	struct cgroup_base cgroups;
+	struct wire_inbox from_host;
 	struct rlimit open_files;
+	struct common_ground *ground;
 	struct scope *scopes;
 };
 
-struct scope;
-
 void host_send(struct helper *helper, struct wire_packet *packet);
 
+/* Before the first request, and after the last scope is gone. */
+void scopes_begin(struct helper *helper);
+void scopes_end(struct helper *helper);
+/* Takes what tells the host's end from its hello. 0, or a negative errno: it is not there. */
+int host_watch_open(struct helper *helper, struct wire_packet *hello);
 /* A request of the host about scopes. 0, or a negative errno: the host breaks the protocol. */
 int scopes_request(struct helper *helper, struct wire_packet *packet);
 /* Answers a request that can not be served. */
 void scopes_refuse(struct helper *helper, const struct wire_packet *request, const char *why);
 struct pollfd;
-/* Adds what to wait for; lowers *timeout_ms (-1: none). Number of entries: at most 3 per scope. */
-size_t scopes_count(const struct helper *helper);
+/* At most so many entries are added by scopes_poll(). */
+size_t scopes_poll_most(const struct helper *helper);
+/* Adds what to wait for; lowers *timeout_ms (-1: none). Number of entries. */
 size_t scopes_poll(const struct helper *helper, struct pollfd *fds, int *timeout_ms);
 /* Reads and sends what is ready, moves every scope on. */
 void scopes_step(struct helper *helper);
 /* Kills everything; used when the host is gone. */
 void scopes_kill_all(struct helper *helper);
+
+/* --- answers.c: what every system's scopes.c says to the host ---------------------------- */
+
+struct census;
+
+void answer_failure(struct helper *helper, enum wire_type type, uint32_t scope, uint32_t subject,
+		    const struct setup_error *error);
+void answer_note(struct helper *helper, uint32_t scope, const char *text);
+void answer_survivors(struct helper *helper, uint32_t scope, const struct census *census);
+/* The refusal of a request about a scope that is there, or was. */
+void answer_refusal(struct helper *helper, const struct wire_packet *request, int32_t code,
+		    const char *why);
+/* The scope was never made: the error, and its certificate. */
+void answer_no_scope(struct helper *helper, uint32_t scope, const struct setup_error *error);
 
 #endif

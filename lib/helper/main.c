@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <orch/version.h>
@@ -16,7 +15,6 @@
 /* How long the helper stays to confirm the deaths after its host is gone. */
 #define ENDING_MS 10000
 #define REQUESTS 64
-#define OPEN_FILES 65536
 
 /* Not blocking: what does not fit waits. Bounded by what the host asked for. */
 void host_send(struct helper *helper, struct wire_packet *packet)
@@ -37,7 +35,7 @@ static void raise_limit(struct helper *helper)
 	if (getrlimit(RLIMIT_NOFILE, &helper->open_files) < 0)
 		return;
 	struct rlimit raised = helper->open_files;
-	raised.rlim_cur = raised.rlim_max < OPEN_FILES ? raised.rlim_max : OPEN_FILES;
+	raised.rlim_cur = raised.rlim_max < helper_open_files ? raised.rlim_max : helper_open_files;
 	if (raised.rlim_cur > helper->open_files.rlim_cur)
 		setrlimit(RLIMIT_NOFILE, &raised);
 }
@@ -45,8 +43,9 @@ static void raise_limit(struct helper *helper)
 static void host_gone(struct helper *helper)
 {
 	close_fd(&helper->host_fd);
-	close_fd(&helper->host_pidfd);
+	close_fd(&helper->host_watch);
 	wire_queue_clear(&helper->to_host);
+	wire_inbox_clear(&helper->from_host);
 	scopes_kill_all(helper);
 }
 
@@ -55,21 +54,19 @@ static void greet(struct helper *helper, struct wire_packet *hello, int error)
 	struct wire_packet reply = wire_packet(WIRE_HELLO, 0, 0);
 	wire_copy(reply.message.text, WIRE_TEXT_MAX, ORCH_VERSION_STRING);
 	wire_send(helper->host_fd, &reply);
-	if (error || hello->message.type != WIRE_HELLO || hello->fd_count != 1 ||
-	    strcmp(hello->message.text, ORCH_VERSION_STRING) != 0) {
+	if (error || hello->message.type != WIRE_HELLO ||
+	    strcmp(hello->message.text, ORCH_VERSION_STRING) != 0 || host_watch_open(helper, hello) < 0) {
 		host_gone(helper);
 		return;
 	}
 	helper->greeted = true;
-	helper->host_pidfd = hello->fds[0];
-	hello->fd_count = 0;
 }
 
 static void hear_host(struct helper *helper)
 {
 	for (int i = 0; i < REQUESTS && helper->host_fd >= 0; i++) {
 		struct wire_packet packet;
-		int error = wire_receive(helper->host_fd, &packet);
+		int error = wire_receive(helper->host_fd, &helper->from_host, &packet);
 		if (error == -EAGAIN)
 			return;
 		if (!helper->greeted && error != -EPIPE)
@@ -88,7 +85,7 @@ static void run(struct helper *helper)
 	size_t capacity = 0;
 	int64_t end_us = -1;
 	for (;;) {
-		size_t needed = 2 + 3 * scopes_count(helper);
+		size_t needed = 2 + scopes_poll_most(helper);
 		if (needed > capacity) {
 			struct pollfd *grown = realloc(fds, 2 * needed * sizeof(*fds));
 			if (!grown)
@@ -100,7 +97,7 @@ static void run(struct helper *helper)
 		fds[0] = (struct pollfd){
 		    .fd = helper->host_fd,
 		    .events = (short)(POLLIN | (helper->to_host.length ? POLLOUT : 0))};
-		fds[1] = (struct pollfd){.fd = helper->host_pidfd, .events = POLLIN};
+		fds[1] = (struct pollfd){.fd = helper->host_watch, .events = POLLIN};
 		size_t count = 2 + scopes_poll(helper, fds + 2, &timeout_ms);
 		if (helper->host_fd < 0) {
 			end_us = end_us < 0 ? now_us() + ENDING_MS * 1000 : end_us;
@@ -110,8 +107,7 @@ static void run(struct helper *helper)
 		}
 		if (poll(fds, count, timeout_ms) < 0 && errno != EINTR)
 			break;
-		/* A worker that the host forked keeps the socket open: the pidfd tells the host's
-		 * own end. */
+		/* A worker that the host forked keeps the socket open: the watch tells the host's own end. */
 		if (helper->host_fd >= 0 && fds[1].revents)
 			host_gone(helper);
 		if (helper->host_fd >= 0 && fds[0].revents & (POLLIN | POLLHUP | POLLERR))
@@ -128,22 +124,16 @@ static void run(struct helper *helper)
 
 int main(int argc, char **argv)
 {
-	struct helper helper = {.host_fd = SOCKET_FD, .host_pidfd = -1};
-	int type = 0;
-	socklen_t size = sizeof(type);
+	struct helper helper = {.host_fd = SOCKET_FD, .host_watch = -1};
+	int status = 0;
 
 	if (argc == 2 && strcmp(argv[1], "--version") == 0) {
 		printf("orch-reaper %s\n", ORCH_VERSION_STRING);
 		return 0;
 	}
-#ifdef ORCH_HAVE_CONFINE
-	/* The positive control of a live probe (lib/sandbox/report.c): the same attempt, outside.
-	 */
-	if (argc == 3 && strcmp(argv[1], "--probe") == 0)
-		return confine_probe(argv[2]);
-#endif
-	if (argc != 1 || getsockopt(SOCKET_FD, SOL_SOCKET, SO_TYPE, &type, &size) < 0 ||
-	    type != SOCK_SEQPACKET) {
+	if (other_use(argc, argv, &status))
+		return status;
+	if (argc != 1 || !wire_is_end(SOCKET_FD)) {
 		fprintf(stderr, "orch-reaper is started by liborch; it has no use of its own.\n");
 		return 2;
 	}
@@ -155,8 +145,8 @@ int main(int argc, char **argv)
 	if (chdir("/") < 0)
 		return 1;
 	raise_limit(&helper);
-	helper.cgroups.fd = helper.cgroups.keeper_fd = helper.cgroups.keeper_pidfd = -1;
+	scopes_begin(&helper);
 	run(&helper);
-	cgroup_base_close(&helper.cgroups);
+	scopes_end(&helper);
 	return 0;
 }

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/close_range.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -201,7 +200,7 @@ void program_run(const struct program *program)
 #endif
 	if (program->request->message.flags & WIRE_PROBE)
 		run_probe(program);
-	close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
+	close_others_at_exec();
 	errno = execute(strings.argv, strings.envp);
 	setup_fail(&error, ORCH_ESPAWN, errno, "exec",
 		   strchr(strings.argv[0], '/') ? "%.200s could not be executed"

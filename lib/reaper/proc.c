@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
-#include <sys/mman.h>
 
 #include "scope-private.h"
 
@@ -159,23 +158,11 @@ static int32_t make_strings(const struct orch_proc_opts *opts, struct wire_packe
 	if (buf.length - before > WIRE_STRINGS_MAX)
 		return orch_fail(reterr, ORCH_ETOOBIG, 0, NULL, "argv and envp exceed 1 MiB");
 
-	_cleanup_close_ int fd = memfd_create("orch-strings", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int fd = orch_fds_sealed("orch-strings", buf.data, buf.length);
 	if (fd < 0)
-		return orch_fail(reterr, ORCH_ESYS, errno, "memfd",
-				 "no memory file for argv and envp");
-	for (size_t done = 0; done < buf.length;) {
-		ssize_t written = write(fd, buf.data + done, buf.length - done);
-		if (written < 0 && errno == EINTR)
-			continue;
-		if (written <= 0)
-			return orch_fail(reterr, ORCH_ESYS, errno, "memfd",
-					 "argv and envp could not be written to a memory file");
-		done += (size_t)written;
-	}
-	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0)
-		return orch_fail(reterr, ORCH_ESYS, errno, "memfd",
-				 "the memory file could not be sealed");
-	packet->fds[packet->fd_count++] = orch_steal_fd(&fd);
+		return orch_fail(reterr, ORCH_ESYS, -fd, "memfd",
+				 "argv and envp could not be put into a memory file");
+	packet->fds[packet->fd_count++] = fd;
 	return 0;
 }
 

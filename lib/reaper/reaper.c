@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <fcntl.h>
-#include <sys/socket.h>
 
 #include "scope-private.h"
 
@@ -15,13 +13,14 @@ static void disconnect(struct reaper *reaper)
 	reaper->source = orch_source_remove(reaper->source);
 	orch_close_fd(&reaper->fd);
 	wire_queue_clear(&reaper->out);
+	wire_inbox_clear(&reaper->in);
 }
 
 static void forget_dying(struct reaper *reaper)
 {
 	reaper->dying_source = orch_source_remove(reaper->dying_source);
-	helper_reap(reaper->dying_pidfd, 0);
-	orch_close_fd(&reaper->dying_pidfd);
+	helper_reap(reaper->dying_pid, reaper->dying_watch, 0);
+	orch_close_fd(&reaper->dying_watch);
 }
 
 static void on_helper_ended(void *userdata, uint32_t events)
@@ -34,9 +33,10 @@ static void on_helper_ended(void *userdata, uint32_t events)
 static void reap_later(struct reaper *reaper)
 {
 	forget_dying(reaper);
-	reaper->dying_pidfd = orch_steal_fd(&reaper->helper_pidfd);
-	if (reaper->dying_pidfd >= 0)
-		orch_source_io(reaper->ctx, reaper->dying_pidfd, ORCH_IO_READ, on_helper_ended,
+	reaper->dying_watch = orch_steal_fd(&reaper->helper_watch);
+	reaper->dying_pid = reaper->helper_pid;
+	if (reaper->dying_watch >= 0)
+		orch_source_io(reaper->ctx, reaper->dying_watch, ORCH_IO_READ, on_helper_ended,
 			       reaper, &reaper->dying_source, NULL);
 }
 
@@ -114,7 +114,7 @@ void reaper_read(struct reaper *reaper)
 {
 	for (int i = 0; i < READS && reaper->fd >= 0; i++) {
 		struct wire_packet packet;
-		int error = wire_receive(reaper->fd, &packet);
+		int error = wire_receive(reaper->fd, &reaper->in, &packet);
 		if (error == -EAGAIN)
 			return;
 		/* Only the scope suffers that the descriptors were meant for. */
@@ -161,10 +161,9 @@ static int32_t send_hello(struct reaper *reaper, orch_error **reterr)
 {
 	struct wire_packet hello = wire_packet(WIRE_HELLO, 0, 0);
 	wire_copy(hello.message.text, WIRE_TEXT_MAX, ORCH_VERSION_STRING);
-	int32_t code = helper_own_pidfd(&hello.fds[0], reterr);
+	int32_t code = helper_hello(&hello, reterr);
 	if (code < 0)
 		return code;
-	hello.fd_count = 1;
 	return reaper_send(reaper, &hello, reterr);
 }
 
@@ -176,14 +175,15 @@ static int32_t start(struct reaper *reaper, orch_error **reterr)
 	int32_t code = orch_reaper_find_helper(reaper->ctx, &reaper->helper_path, reterr);
 	if (code < 0)
 		return code;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
-		return orch_fail(reterr, ORCH_ESYS, errno, "helper",
+	int error = wire_pair(pair);
+	if (error < 0)
+		return orch_fail(reterr, ORCH_ESYS, -error, "helper",
 				 "no socket pair for orch-reaper");
 	_cleanup_close_ int helper_end = pair[1];
 	reaper->fd = pair[0];
 	reaper->greeted = false;
 	code = helper_start(reaper->helper_path, helper_end, &reaper->helper_pid,
-			    &reaper->helper_pidfd, reterr);
+			    &reaper->helper_watch, reterr);
 	if (code == 0)
 		code = orch_source_io(reaper->ctx, reaper->fd, ORCH_IO_READ, on_socket, reaper,
 				      &reaper->source, reterr);
@@ -191,8 +191,8 @@ static int32_t start(struct reaper *reaper, orch_error **reterr)
 		code = send_hello(reaper, reterr);
 	if (code < 0) {
 		disconnect(reaper);
-		helper_reap(reaper->helper_pidfd, ENDING_MS);
-		orch_close_fd(&reaper->helper_pidfd);
+		helper_reap(reaper->helper_pid, reaper->helper_watch, ENDING_MS);
+		orch_close_fd(&reaper->helper_watch);
 	}
 	return code;
 }
@@ -209,8 +209,8 @@ static void reaper_end(void *object)
 	if (!forked) {
 		/* The helper sees the end of its socket, kills what is left and goes. */
 		disconnect(reaper);
-		helper_reap(reaper->helper_pidfd, ENDING_MS);
-		orch_close_fd(&reaper->helper_pidfd);
+		helper_reap(reaper->helper_pid, reaper->helper_watch, ENDING_MS);
+		orch_close_fd(&reaper->helper_watch);
 	}
 	while (reaper->scopes)
 		scope_abandon(reaper->scopes);
@@ -227,7 +227,7 @@ int32_t reaper_get(orch_ctx *ctx, struct reaper **ret_reaper, orch_error **reter
 		if (!reaper)
 			return orch_fail_memory(reterr);
 		reaper->ctx = ctx;
-		reaper->fd = reaper->helper_pidfd = reaper->dying_pidfd = -1;
+		reaper->fd = reaper->helper_watch = reaper->dying_watch = -1;
 		orch_ctx_set_reaper(ctx, reaper, reaper_end);
 	}
 	if (reaper->fd < 0) {

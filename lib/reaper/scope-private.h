@@ -13,7 +13,7 @@
 #include <orch/scope.h>
 
 #include "../core/core-private.h"
-#include "linux/census.h"
+#include "census.h"
 #include "reaper-private.h"
 #include "wire.h"
 
@@ -24,14 +24,16 @@
 struct reaper {
 	orch_ctx *ctx; /* not counted */
 	int fd;	       /* -1: no helper runs */
-	int helper_pidfd;
+	int helper_watch;
 	pid_t helper_pid;
-	int dying_pidfd; /* of the one before, until it is reaped */
+	int dying_watch; /* of the one before, until it is reaped */
+	pid_t dying_pid;
 	orch_source *dying_source;
 	char *helper_path;
 	bool greeted;
 	orch_source *source;
 	struct wire_queue out;
+	struct wire_inbox in;
 	struct orch_scope *scopes;
 	uint32_t last_scope;
 };
@@ -43,17 +45,14 @@ int32_t reaper_send(struct reaper *reaper, struct wire_packet *packet, orch_erro
 /* Reads what is there now. */
 void reaper_read(struct reaper *reaper);
 
-/* linux/helper-process.c */
-int32_t helper_start(const char *path, int socket_fd, pid_t *ret_pid, int *ret_pidfd,
+/* helper-process.c of the system. A watch is a descriptor that is readable once its process has ended. */
+int32_t helper_start(const char *path, int socket_fd, pid_t *ret_pid, int *ret_watch,
 		     orch_error **reterr);
 /* Waits so long at most, and reaps it if nobody else did. */
-void helper_reap(int pidfd, int timeout_ms);
-int32_t helper_own_pidfd(int *ret_pidfd, orch_error **reterr);
-bool pidfd_has_ended(int pidfd);
-/* Signal 0: false once the process is reaped. */
-bool pidfd_kill(int pidfd, int signal);
-/* If it is a zombie child of ours: a host that is a subreaper inherits a dead helper's children. */
-void pidfd_reap(int pidfd);
+void helper_reap(pid_t pid, int watch, int timeout_ms);
+/* Adds what the helper needs to notice this process's end. */
+int32_t helper_hello(struct wire_packet *hello, orch_error **reterr);
+bool watch_has_ended(int watch);
 
 struct callback {
 	struct callback *next;
@@ -90,7 +89,7 @@ struct orch_scope {
 
 	uint32_t rung;
 	int32_t init_pid;
-	int init_fd;
+	int init_fd; /* a watch */
 	uint64_t pidns_inode;
 	char *cgroup;
 	int listener_fd;
@@ -135,7 +134,7 @@ int32_t fail_copy(orch_error **reterr, const orch_error *error);
 /* 0 if a *_wait form may be called now. */
 int32_t check_may_wait(orch_ctx *ctx, orch_error **reterr);
 
-/* judge.c: certificates that the host makes itself, by init's pidfd and the cgroup */
+/* judge.c of the system: certificates that the host makes itself */
 void judge_begin(struct orch_scope *scope);
 /* The proof, or at the deadline what can be said without. */
 void judge_look(struct orch_scope *scope);

@@ -396,7 +396,7 @@ static void hear_death(struct orch_scope *scope, const struct wire_message *mess
 		scope->pidns_inode = message->number[4];
 	/* The kernel's answer to the host itself: it holds init's pidfd. */
 	if (facts.verdict == ORCH_DEATH_DEAD && scope->init_fd >= 0) {
-		facts.host_proof = pidfd_has_ended(scope->init_fd);
+		facts.host_proof = watch_has_ended(scope->init_fd);
 		if (!facts.host_proof) {
 			facts.verdict = ORCH_DEATH_UNVERIFIABLE;
 			facts.reason = "orch-reaper says dead, the host's pidfd of init says alive";

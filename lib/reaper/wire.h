@@ -3,10 +3,10 @@
 #define ORCH_WIRE_H
 
 /*
- * The messages between host, orch-reaper and a scope's init: one fixed little-endian frame per
- * SOCK_SEQPACKET message, file descriptors by SCM_RIGHTS and only with the types that have some.
- * Larger things (argv, envp, a confinement) travel in sealed memfds. Compiled into the library and
- * into orch-reaper.
+ * The messages between host, orch-reaper and a scope's init: fixed little-endian frames, one per
+ * SOCK_SEQPACKET message where the system has that, file descriptors by SCM_RIGHTS and only with the
+ * types that have some. Larger things (argv, envp, a confinement) travel in sealed memfds. Compiled
+ * into the library and into orch-reaper.
  */
 
 #include <stdbool.h>
@@ -124,19 +124,37 @@ void wire_encode(const struct wire_message *message, uint32_t fd_count,
 int wire_decode(const uint8_t *frame, size_t length, uint32_t fd_count,
 		struct wire_message *message);
 
+/* What a socket without message borders has delivered of a frame so far. Zero-initialise. */
+struct wire_inbox {
+	uint8_t frame[WIRE_FRAME_SIZE];
+	size_t length;
+	int fds[WIRE_FDS_MAX];
+	uint32_t fd_count;
+	bool lost_fds;
+};
+
 /*
- * I/O (wire-io.c). 0 or a negative errno. wire_send() leaves the packet's fds open; it does not
- * block on a non-blocking socket (-EAGAIN) and never raises SIGPIPE. wire_receive() gives -EPIPE at
- * the end, -EAGAIN, -EMFILE (the message is there, its descriptors are lost: this process can have
- * no more), or wire_decode()'s errors, and never blocks; fds are close-on-exec and closed on error.
+ * I/O (wire-socket.c of the system). 0 or a negative errno. wire_send() leaves the packet's fds open;
+ * it does not block on a non-blocking socket (-EAGAIN) and never raises SIGPIPE. wire_receive() gives
+ * -EPIPE at the end, -EAGAIN, -EMFILE (the message is there, its descriptors are lost: this process can
+ * have no more), or wire_decode()'s errors, and never blocks; fds are close-on-exec and closed on error.
  */
+/* Both ends close-on-exec and non-blocking. */
+int wire_pair(int pair[2]);
+/* Is it an end of such a pair? */
+bool wire_is_end(int fd);
 int wire_send(int fd, const struct wire_packet *packet);
-int wire_receive(int fd, struct wire_packet *packet);
+/* As much as goes in now; `sent` (0 at first) says how much of the frame has. 0: all of it. */
+int wire_send_some(int fd, const struct wire_packet *packet, size_t *sent);
+/* `inbox` may be NULL where the socket keeps messages apart. */
+int wire_receive(int fd, struct wire_inbox *inbox, struct wire_packet *packet);
+void wire_inbox_clear(struct wire_inbox *inbox);
 
 /* Packets that wait for a socket to become writable. */
 struct wire_queue {
 	struct wire_packet *first, *last;
 	uint32_t length;
+	size_t sent; /* of the first one */
 };
 
 /* Takes the packet's fds over also on failure. -ENOMEM. */

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/mman.h>
 
 #include "sandbox-private.h"
 
@@ -102,8 +101,10 @@ static int32_t open_stream(struct run *run, struct stream *stream, int *ret_fd, 
 {
 	int ends[2];
 
-	if (pipe2(ends, O_CLOEXEC) < 0)
-		return orch_fail(reterr, ORCH_ESYS, errno, "output", "no pipe can be made");
+	int error = orch_fds_pipe(ends);
+
+	if (error < 0)
+		return orch_fail(reterr, ORCH_ESYS, -error, "output", "no pipe can be made");
 	stream->run = run;
 	stream->fd = ends[0];
 	*ret_fd = ends[1];
@@ -117,23 +118,11 @@ static int32_t open_stream(struct run *run, struct stream *stream, int *ret_fd, 
 /* A sealed file, so that nobody here has to write while the program reads. */
 static int32_t open_input(const void *input, size_t length, int *ret_fd, orch_error **reterr)
 {
-	_cleanup_close_ int fd = memfd_create("orch-input", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	size_t done = 0;
+	int fd = orch_fds_sealed("orch-input", input, length);
 
-	while (fd >= 0 && done < length) {
-		ssize_t n = write(fd, (const char *)input + done, length - done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return orch_fail(reterr, ORCH_ESYS, errno, "input",
-					 "the input can not be stored");
-		done += (size_t)n;
-	}
-	if (fd < 0 || lseek(fd, 0, SEEK_SET) < 0 ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
-		return orch_fail(reterr, ORCH_ESYS, errno, "input", "the input can not be stored");
-	*ret_fd = orch_steal_fd(&fd);
+	if (fd < 0)
+		return orch_fail(reterr, ORCH_ESYS, -fd, "input", "the input can not be stored");
+	*ret_fd = fd;
 	return 0;
 }
 

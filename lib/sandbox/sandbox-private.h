@@ -48,18 +48,37 @@ struct orch_sandbox {
 	orch_destroy_fn start_destroy;
 };
 
-/* spec.c: the sealed memfd for orch-reaper. */
+/*
+ * spec.c of the system: the sealed file for orch-reaper. ORCH_EUNENFORCEABLE names what the policy asks for and the
+ * system does not have.
+ */
 int32_t orch_sandbox_spec(const orch_sandbox *sandbox, int *ret_fd, orch_error **reterr);
 
-/* seccomp.c: the program as BPF, struct sock_filter[], in static storage. Length in bytes. */
+/* linux/seccomp.c: the program as BPF, struct sock_filter[], in static storage. Length in bytes. */
 int32_t orch_sandbox_filter(const void **ret_program, size_t *ret_length, orch_error **reterr);
 
 /*
  * uid.c: a uid for the load: as root one that no other sandbox of this process has, else the
  * caller's own. An unneeded one is given back.
  */
+#define UID_FIRST 0x60000000u
+#define UID_COUNT 0x10000000u
+struct uid_range {
+	uint32_t first, count;
+};
 int32_t orch_sandbox_uid_take(uint32_t *ret_uid, orch_error **reterr);
 void orch_sandbox_uid_release(uint32_t uid);
+/*
+ * uid-range.c of the system, for root: the uids that loads may get. Count 0: there is only 0, and it is an ordinary
+ * user's outside.
+ */
+int32_t orch_sandbox_uid_range(struct uid_range *ret_range, orch_error **reterr);
+
+/*
+ * memory.c of the system: caps the memory of the scope, which stands; no program runs yet. Fills in memory_mechanism.
+ * ORCH_EUNENFORCEABLE if that is required and can not be.
+ */
+int32_t orch_sandbox_limit_memory(orch_sandbox *sandbox, orch_error **reterr);
 
 /* policy.c */
 void orch_sandbox_policy_free(orch_sandbox *sandbox);

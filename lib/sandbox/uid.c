@@ -5,51 +5,13 @@
  * uses.
  */
 #include <pthread.h>
-#include <stdio.h>
-#include <sys/random.h>
+#include <sys/random.h> /* getentropy() on macOS */
 
 #include "sandbox-private.h"
-
-#define FIRST 0x60000000u
-#define COUNT 0x10000000u
-/* A container's map is rarely larger than 65536 uids; a handful of them is no choice at all. */
-#define LEAST_COUNT 1000u
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t *taken;
 static size_t taken_count;
-
-struct uid_range {
-	uint32_t first, count;
-};
-
-/* Which uids this user namespace has: `outer_zero` is set where its uid 0 is the outermost one. */
-static int usable_range(struct uid_range *ret_range, bool *ret_outer_zero)
-{
-	FILE *file = fopen("/proc/self/uid_map", "re");
-	unsigned long inner, outer, count;
-	struct uid_range best = {0};
-
-	*ret_outer_zero = false;
-	if (!file)
-		return -1;
-	while (fscanf(file, "%lu %lu %lu", &inner, &outer, &count) == 3) {
-		unsigned long first = inner == 0 ? 1 : inner;
-		unsigned long usable = inner == 0 ? count - 1 : count;
-
-		if (inner == 0 && outer == 0)
-			*ret_outer_zero = true;
-		if (first <= FIRST && first + usable >= FIRST + COUNT) {
-			first = FIRST;
-			usable = COUNT;
-		}
-		if (usable > best.count)
-			best = (struct uid_range){(uint32_t)first, (uint32_t)usable};
-	}
-	fclose(file);
-	*ret_range = best;
-	return 0;
-}
 
 static bool is_taken(uint32_t uid)
 {
@@ -70,7 +32,7 @@ static int32_t take_from(struct uid_range range, uint32_t *ret_uid, orch_error *
 	if (grown)
 		taken = grown;
 	do {
-		if (!grown || getrandom(&uid, sizeof(uid), 0) != sizeof(uid)) {
+		if (!grown || getentropy(&uid, sizeof(uid)) < 0) {
 			code = orch_fail_memory(reterr);
 			goto out;
 		}
@@ -86,23 +48,17 @@ out:
 int32_t orch_sandbox_uid_take(uint32_t *ret_uid, orch_error **reterr)
 {
 	struct uid_range range = {0};
-	bool outer_zero;
 
 	if (geteuid() != 0) {
 		*ret_uid = geteuid();
 		return 0;
 	}
-	if (usable_range(&range, &outer_zero) < 0)
-		return orch_fail(reterr, ORCH_EUNENFORCEABLE, 0, "uid",
-				 "/proc/self/uid_map can not be read: mount /proc");
-	if (range.count >= LEAST_COUNT)
+	int32_t code = orch_sandbox_uid_range(&range, reterr);
+
+	if (code < 0)
+		return code;
+	if (range.count > 0)
 		return take_from(range, ret_uid, reterr);
-	if (outer_zero)
-		return orch_fail(reterr, ORCH_EUNENFORCEABLE, 0, "uid",
-				 "this user namespace has no uid but 0, which is root outside too: "
-				 "a load must "
-				 "not have it. Run as an ordinary user, or map at least %u uids",
-				 LEAST_COUNT);
 	*ret_uid = 0; /* an ordinary user outside */
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef ORCH_CENSUS_H
-#define ORCH_CENSUS_H
+#ifndef ORCH_CENSUS_LINUX_H
+#define ORCH_CENSUS_LINUX_H
 
 /*
  * Who is in a scope, as seen from outside: by PID namespace inode and by cgroup. And the few
@@ -8,22 +8,7 @@
  * orch-reaper.
  */
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <sys/types.h>
-
-struct census_entry {
-	pid_t pid;
-	uint64_t start_time; /* field 22 of /proc/PID/stat */
-	char state[2];
-	char wchan[64];
-};
-
-struct census {
-	struct census_entry *entries;
-	uint32_t count; /* members seen, entries or not */
-	uint32_t stored;
-};
+#include "../census.h"
 
 /* How long a count without descriptions may take. */
 #define CENSUS_COUNT_US 50000
@@ -35,9 +20,6 @@ struct census {
  */
 void census_take(struct census *census, uint64_t pidns_inode, int cgroup_fd, pid_t but,
 		 uint32_t most);
-void census_free(struct census *census);
-/* False if the process is gone. */
-bool census_describe(pid_t pid, struct census_entry *ret_entry);
 
 /* 1, 0, or a negative errno: "populated" of cgroup.events. -ENODEV: the leaf is gone. */
 int leaf_populated(int cgroup_fd);

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include "../scope-private.h"
+#include "pidfd.h"
 
 #define HELPER_SOCKET 3
 
@@ -50,7 +51,7 @@ static int spawn(const char *path, int socket_fd, pid_t *ret_pid)
 	return error;
 }
 
-int32_t helper_start(const char *path, int socket_fd, pid_t *ret_pid, int *ret_pidfd,
+int32_t helper_start(const char *path, int socket_fd, pid_t *ret_pid, int *ret_watch,
 		     orch_error **reterr)
 {
 	/* Out of the way of 0..3, which the file actions fill. */
@@ -64,23 +65,23 @@ int32_t helper_start(const char *path, int socket_fd, pid_t *ret_pid, int *ret_p
 				 path);
 	/* For waiting only, never for a signal: if the host ignores SIGCHLD the pid is not pinned.
 	 */
-	*ret_pidfd = open_pidfd(*ret_pid);
+	*ret_watch = open_pidfd(*ret_pid);
 	return 0;
 }
 
-int32_t helper_own_pidfd(int *ret_pidfd, orch_error **reterr)
+int32_t helper_hello(struct wire_packet *hello, orch_error **reterr)
 {
 	int fd = open_pidfd(getpid());
 	if (fd < 0)
 		return orch_fail(reterr, ORCH_EHELPER, errno, "pidfd",
 				 "pidfd_open failed: Linux 5.10 or newer is needed");
-	*ret_pidfd = fd;
+	hello->fds[hello->fd_count++] = fd;
 	return 0;
 }
 
-bool pidfd_has_ended(int pidfd)
+bool watch_has_ended(int watch)
 {
-	struct pollfd entry = {.fd = pidfd, .events = POLLIN};
+	struct pollfd entry = {.fd = watch, .events = POLLIN};
 	return poll(&entry, 1, 0) > 0;
 }
 
@@ -95,14 +96,15 @@ void pidfd_reap(int pidfd)
 	waitid(P_PIDFD, (id_t)pidfd, &status, WEXITED | WNOHANG);
 }
 
-void helper_reap(int pidfd, int timeout_ms)
+void helper_reap(pid_t pid, int watch, int timeout_ms)
 {
-	struct pollfd entry = {.fd = pidfd, .events = POLLIN};
-	if (pidfd < 0)
+	struct pollfd entry = {.fd = watch, .events = POLLIN};
+	(void)pid;
+	if (watch < 0)
 		return;
 	int64_t end_us = orch_monotonic_us() + (int64_t)timeout_ms * 1000;
 	while (poll(&entry, 1, timeout_ms) < 0 && errno == EINTR && orch_monotonic_us() < end_us)
 		;
 	/* Another thread of the host in waitpid(-1) may have been faster: ECHILD is as good. */
-	pidfd_reap(pidfd);
+	pidfd_reap(watch);
 }

@@ -15,7 +15,7 @@
 
 #include <orch/error.h>
 
-#include "helper.h"
+#include "linux.h"
 
 /* Reaps per round: a fork bomb must not keep init from its socket. */
 #define REAPS 64
@@ -262,7 +262,7 @@ static void take_requests(struct init *init)
 {
 	for (int i = 0; i < REQUESTS; i++) {
 		struct wire_packet packet;
-		int error = wire_receive(init->control_fd, &packet);
+		int error = wire_receive(init->control_fd, NULL, &packet);
 		if (error == -EAGAIN)
 			return;
 		if (error == -EMFILE) {

@@ -14,8 +14,8 @@
 
 #include <orch/scope.h>
 
-#include "../reaper/linux/census.h"
-#include "helper.h"
+#include "../../reaper/linux/census.h"
+#include "linux.h"
 
 #define QUEUE_MAX 256
 #define SURVIVORS_MAX 64
@@ -65,6 +65,33 @@ struct scope {
 	uint16_t proof; /* WIRE_DEATH_* */
 };
 
+struct common_ground {
+	struct cgroup_base cgroups;
+};
+
+/* --- the whole ------------------------------------------------------------------------- */
+
+void scopes_begin(struct helper *helper)
+{
+	static struct common_ground ground = {
+	    .cgroups = {.fd = -1, .keeper_fd = -1, .keeper_pidfd = -1}};
+	helper->ground = &ground;
+}
+
+void scopes_end(struct helper *helper)
+{
+	cgroup_base_close(&helper->ground->cgroups);
+}
+
+int host_watch_open(struct helper *helper, struct wire_packet *hello)
+{
+	if (hello->fd_count != 1)
+		return -EPROTO;
+	helper->host_watch = hello->fds[0];
+	hello->fd_count = 0;
+	return 0;
+}
+
 /* --- small things ---------------------------------------------------------------------- */
 
 static struct scope *scope_find(const struct helper *helper, uint32_t id)
@@ -73,24 +100,6 @@ static struct scope *scope_find(const struct helper *helper, uint32_t id)
 		if (scope->id == id)
 			return scope;
 	return NULL;
-}
-
-static void send_failure(struct helper *helper, enum wire_type type, uint32_t scope,
-			 uint32_t subject, const struct setup_error *error)
-{
-	struct wire_packet packet = wire_packet(type, scope, subject);
-	packet.message.code = error->code;
-	packet.message.os_errno = error->os_errno;
-	wire_copy(packet.message.step, WIRE_STEP_MAX, error->step);
-	wire_copy(packet.message.text, WIRE_TEXT_MAX, error->message);
-	host_send(helper, &packet);
-}
-
-static void send_note(struct helper *helper, uint32_t scope, const char *text)
-{
-	struct wire_packet packet = wire_packet(WIRE_NOTE, scope, 0);
-	wire_copy(packet.message.text, WIRE_TEXT_MAX, text);
-	host_send(helper, &packet);
 }
 
 /* Without a pidfd (none were left) the pid is as good: our child, and nobody else reaps it. */
@@ -200,7 +209,7 @@ static void scope_fail(struct helper *helper, struct scope *scope, const struct 
 	if (scope->failed || scope->state != SETTING_UP)
 		return;
 	scope->failed = true;
-	send_failure(helper, WIRE_SCOPE_FAILED, scope->id, 0, error);
+	answer_failure(helper, WIRE_SCOPE_FAILED, scope->id, 0, error);
 	end_unrequested(scope);
 }
 
@@ -245,27 +254,13 @@ static bool scope_is_dead(struct helper *helper, struct scope *scope)
 	}
 	if (populated == 0)
 		scope->proof |= WIRE_DEATH_CGROUP_EMPTY;
-	int error = cgroup_leaf_remove(&helper->cgroups, scope->name);
+	int error = cgroup_leaf_remove(&helper->ground->cgroups, scope->name);
 	if (error == -EBUSY && now_us() < scope->deadline_us)
 		return false;
 	if (error == 0)
 		scope->proof |= WIRE_DEATH_CGROUP_GONE;
 	close_fd(&scope->cgroup_fd);
 	return true;
-}
-
-static void send_survivors(struct helper *helper, const struct scope *scope,
-			   const struct census *census)
-{
-	for (uint32_t i = 0; i < census->stored; i++) {
-		const struct census_entry *entry = &census->entries[i];
-		struct wire_packet packet = wire_packet(WIRE_SURVIVOR, scope->id, 0);
-		packet.message.value = entry->pid;
-		packet.message.number[0] = entry->start_time;
-		wire_copy(packet.message.step, WIRE_STEP_MAX, entry->state);
-		wire_copy(packet.message.text, WIRE_TEXT_MAX, entry->wchan);
-		host_send(helper, &packet);
-	}
 }
 
 /* The deadline passed without a proof: say who is left. */
@@ -295,8 +290,8 @@ static void certify_alive(struct helper *helper, struct scope *scope)
 	for (uint32_t i = 0; i < extra.stored; i++)
 		living += extra.entries[i].state[0] != 'Z';
 	bool zombies_only = census.stored && living == 0;
-	send_survivors(helper, scope, &census);
-	send_survivors(helper, scope, &extra);
+	answer_survivors(helper, scope->id, &census);
+	answer_survivors(helper, scope->id, &extra);
 	if (zombies_only)
 		send_death(helper, scope, ORCH_DEATH_DEAD_UNREAPED, "");
 	else if (census.count || extra.stored)
@@ -338,7 +333,7 @@ static void scope_up(struct helper *helper, struct scope *scope, struct wire_pac
 	packet.message.number[0] = scope->has_cgroup ? ORCH_RUNG_CGROUP_PIDNS : ORCH_RUNG_PIDNS;
 	packet.message.number[1] = scope->pidns_inode;
 	if (scope->has_cgroup)
-		snprintf(packet.message.text, WIRE_TEXT_MAX, "%s/%.30s", helper->cgroups.path,
+		snprintf(packet.message.text, WIRE_TEXT_MAX, "%s/%.30s", helper->ground->cgroups.path,
 			 scope->name);
 	packet.fds[packet.fd_count++] = init_fd;
 	if (ready->fd_count) {
@@ -392,7 +387,7 @@ static bool scope_listen(struct helper *helper, struct scope *scope)
 {
 	for (int i = 0; i < 64 && scope->control_fd >= 0; i++) {
 		struct wire_packet packet;
-		int error = wire_receive(scope->control_fd, &packet);
+		int error = wire_receive(scope->control_fd, NULL, &packet);
 		if (error == -EAGAIN)
 			return false;
 		if (error == -EMFILE) {
@@ -441,10 +436,10 @@ static int start_setup(struct helper *helper, struct scope *scope,
 	if (error && scope->cgroup_fd >= 0 &&
 	    request->message.value < (int32_t)ORCH_RUNG_CGROUP_PIDNS) {
 		/* For example EACCES: the own cgroup is outside of what was delegated. */
-		snprintf(helper->cgroups.reason, sizeof(helper->cgroups.reason),
-			 "no process can be started in %.100s: %s", helper->cgroups.path,
+		snprintf(helper->ground->cgroups.reason, sizeof(helper->ground->cgroups.reason),
+			 "no process can be started in %.100s: %s", helper->ground->cgroups.path,
 			 strerrordesc_np(-error));
-		cgroup_leaf_remove(&helper->cgroups, scope->name);
+		cgroup_leaf_remove(&helper->ground->cgroups, scope->name);
 		close_fd(&scope->cgroup_fd);
 		setup.cgroup_fd = -1;
 		error = setup_start(&setup, &scope->setup_pid, &scope->setup_fd);
@@ -473,11 +468,11 @@ static int scope_new(struct helper *helper, const struct wire_packet *request)
 	scope->next = helper->scopes;
 	helper->scopes = scope;
 
-	int result = cgroup_leaf_new(&helper->cgroups, scope->name, &scope->cgroup_fd);
+	int result = cgroup_leaf_new(&helper->ground->cgroups, scope->name, &scope->cgroup_fd);
 	if (result < 0 && message->value >= (int32_t)ORCH_RUNG_CGROUP_PIDNS) {
 		setup_fail(&error, ORCH_EUNENFORCEABLE, result == -ENOTSUP ? 0 : -result, "cgroup",
 			   "a cgroup leaf is required (least_rung) and can not be had: %s",
-			   helper->cgroups.reason);
+			   helper->ground->cgroups.reason);
 		scope_fail(helper, scope, &error);
 		return 0;
 	}
@@ -487,32 +482,19 @@ static int scope_new(struct helper *helper, const struct wire_packet *request)
 			   "the scope's set-up process could not be started");
 		scope_fail(helper, scope, &error);
 	} else if (!scope->has_cgroup) {
-		send_note(helper, scope->id, helper->cgroups.reason);
+		answer_note(helper, scope->id, helper->ground->cgroups.reason);
 	}
 	return 0;
-}
-
-static void refuse(struct helper *helper, const struct wire_packet *request, int32_t code,
-		   const char *why)
-{
-	struct setup_error error;
-	setup_fail(&error, code, 0, "scope", "%s", why);
-	if (request->message.type == WIRE_SPAWN)
-		send_failure(helper, WIRE_FAILED, request->message.scope, request->message.subject,
-			     &error);
-	else if (request->message.type == WIRE_CONNECT)
-		send_failure(helper, WIRE_CONNECTED, request->message.scope,
-			     request->message.subject, &error);
 }
 
 static void forward(struct helper *helper, struct scope *scope, struct wire_packet *request)
 {
 	if (!scope || scope->state != STANDING || scope->control_fd < 0) {
-		refuse(helper, request, ORCH_ECLOSED, "the scope is being stopped or is over");
+		answer_refusal(helper, request, ORCH_ECLOSED, "the scope is being stopped or is over");
 		return;
 	}
 	if (scope->to_init.length >= QUEUE_MAX) {
-		refuse(helper, request, ORCH_EBUSY,
+		answer_refusal(helper, request, ORCH_EBUSY,
 		       "the scope's init has too many requests waiting");
 		return;
 	}
@@ -523,23 +505,7 @@ static void forward(struct helper *helper, struct scope *scope, struct wire_pack
 	struct wire_packet moved = *request;
 	request->fd_count = 0;
 	if (wire_queue_add(&scope->to_init, &moved) < 0)
-		refuse(helper, request, ORCH_ENOMEM, "orch-reaper has no memory for the request");
-}
-
-void scopes_refuse(struct helper *helper, const struct wire_packet *request, const char *why)
-{
-	struct setup_error error;
-	if (request->message.type != WIRE_SCOPE_NEW) {
-		refuse(helper, request, ORCH_ESYS, why);
-		return;
-	}
-	setup_fail(&error, ORCH_ESYS, EMFILE, "helper", "%s", why);
-	send_failure(helper, WIRE_SCOPE_FAILED, request->message.scope, 0, &error);
-	struct wire_packet death = wire_packet(WIRE_DEATH, request->message.scope, 0);
-	death.message.value = (int32_t)ORCH_DEATH_DEAD;
-	death.message.flags = WIRE_DEATH_NEVER_STOOD;
-	death.message.number[3] = (uint64_t)realtime_ms();
-	host_send(helper, &death);
+		answer_refusal(helper, request, ORCH_ENOMEM, "orch-reaper has no memory for the request");
 }
 
 int scopes_request(struct helper *helper, struct wire_packet *packet)
@@ -568,11 +534,11 @@ int scopes_request(struct helper *helper, struct wire_packet *packet)
 
 /* --- the loop's view ------------------------------------------------------------------- */
 
-size_t scopes_count(const struct helper *helper)
+size_t scopes_poll_most(const struct helper *helper)
 {
 	size_t count = 0;
 	for (const struct scope *scope = helper->scopes; scope; scope = scope->next)
-		count++;
+		count += 3;
 	return count;
 }
 

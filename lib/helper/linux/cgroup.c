@@ -16,8 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../reaper/linux/census.h"
-#include "helper.h"
+#include "../../reaper/linux/census.h"
+#include "linux.h"
 
 #define KEEPER_MS 10000
 

@@ -11,9 +11,8 @@
 #include <orch/error.h>
 #include <orch/sandbox.h>
 
-#include "../sandbox/spec.h"
-#include "confine.h"
-#include "helper.h"
+#include "../../sandbox/spec.h"
+#include "linux.h"
 
 struct sock_filter;
 

@@ -15,7 +15,7 @@
 
 #include <orch/error.h>
 
-#include "helper.h"
+#include "linux.h"
 
 /*
  * Chains of fork and exit leave zombies faster than init can reap them, and without a limit they take every pid of the

@@ -2,7 +2,9 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include "scope-private.h"
+#include "../scope-private.h"
+#include "census.h"
+#include "pidfd.h"
 
 #define SURVIVORS_MAX 64
 #define LOOK_MS 2
@@ -62,7 +64,7 @@ static void certify_without_proof(struct orch_scope *scope, uint32_t flags)
 	/* The number of a namespace that is gone may be another's by now. */
 	census_take(&census, scope->last_death_us ? 0 : scope->pidns_inode, leaf, 0, SURVIVORS_MAX);
 	struct census_entry init;
-	if (!census.count && scope->init_fd >= 0 && !pidfd_has_ended(scope->init_fd) &&
+	if (!census.count && scope->init_fd >= 0 && !watch_has_ended(scope->init_fd) &&
 	    census_describe(scope->init_pid, &init) && (census.entries = malloc(sizeof(init)))) {
 		census.entries[0] = init;
 		census.stored = census.count = 1;
@@ -82,7 +84,7 @@ void judge_look(struct orch_scope *scope)
 {
 	uint32_t flags = WIRE_DEATH_INIT_KILLED;
 	int64_t now = orch_monotonic_us();
-	bool ended = scope->init_fd >= 0 && pidfd_has_ended(scope->init_fd);
+	bool ended = scope->init_fd >= 0 && watch_has_ended(scope->init_fd);
 
 	if (ended && !scope->last_death_us)
 		scope->last_death_us = now;

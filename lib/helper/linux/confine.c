@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "../sandbox/probe.h"
+#include "../../sandbox/linux/probe.h"
 #include "confine-private.h"
 
 /* --- loading -------------------------------------------------------------------------------- */

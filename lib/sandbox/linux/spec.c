@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writing the specification (spec.h). */
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/filter.h>
-#include <stdio.h>
-#include <sys/mman.h>
 
-#include "sandbox-private.h"
-#include "spec.h"
-
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 */
-#endif
+#include "../sandbox-private.h"
+#include "../spec.h"
 
 struct writer {
 	struct orch_buf tables;
@@ -73,37 +65,6 @@ static void align(struct orch_buf *buf)
 	orch_buf_add(buf, zeros, (8 - buf->length % 8) % 8);
 }
 
-static int write_all(int fd, const void *bytes, size_t length)
-{
-	size_t done = 0;
-
-	while (done < length) {
-		ssize_t n = write(fd, (const char *)bytes + done, length - done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -1;
-		done += (size_t)n;
-	}
-	return 0;
-}
-
-static int32_t seal(const struct orch_buf *file, int *ret_fd, orch_error **reterr)
-{
-	_cleanup_close_ int fd = memfd_create("orch-sandbox-spec",
-					      MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-
-	if (fd < 0 && errno == EINVAL)
-		fd = memfd_create("orch-sandbox-spec", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (fd < 0 || write_all(fd, file->data, file->length) < 0 ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
-		return orch_fail(reterr, ORCH_ESYS, errno, "spec",
-				 "the specification can not be written");
-	*ret_fd = orch_steal_fd(&fd);
-	return 0;
-}
-
 int32_t orch_sandbox_spec(const orch_sandbox *sandbox, int *ret_fd, orch_error **reterr)
 {
 	struct writer writer = {{0}, {0}};
@@ -156,8 +117,15 @@ int32_t orch_sandbox_spec(const orch_sandbox *sandbox, int *ret_fd, orch_error *
 		code = orch_fail(reterr, ORCH_ETOOBIG, 0, "spec",
 				 "paths and environment of the sandbox exceed %u bytes",
 				 ORCH_SPEC_MAX_BYTES);
-	if (code == 0)
-		code = seal(&file, ret_fd, reterr);
+	if (code == 0) {
+		int fd = orch_fds_sealed("orch-sandbox-spec", file.data, file.length);
+
+		if (fd < 0)
+			code = orch_fail(reterr, ORCH_ESYS, -fd, "spec",
+					 "the specification can not be written");
+		else
+			*ret_fd = fd;
+	}
 	orch_buf_free(&file);
 	orch_buf_free(&writer.tables);
 	orch_buf_free(&writer.strings);

@@ -10,7 +10,7 @@
 
 #include <netinet/in.h>
 
-#include "sandbox-private.h"
+#include "../sandbox-private.h"
 
 struct probe_targets {
 	char folder[40]; /* of the host; holds "secret", "socket", "shared/file", "work/" */

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ORCH_HELPER_LINUX_H
+#define ORCH_HELPER_LINUX_H
+
+/*
+ * A scope is a PID namespace: orch-reaper is the parent of its init, what may block runs in the scope's set-up process
+ * (setup.c) or inside the scope (init.c, program.c).
+ */
+
+#include "../helper.h"
+
+int pidfd_open_(pid_t pid);
+int pidfd_signal(int pidfd, int signal);
+/* clone3() like fork(). Flags may hold CLONE_INTO_CGROUP; `ret_pidfd` may be NULL. -1 with errno.
+ */
+pid_t clone_process(uint64_t flags, int exit_signal, int cgroup_fd, int *ret_pidfd,
+		    pid_t *parent_tid);
+
+/* --- cgroup.c: leaves below the helper's own cgroup ------------------------------------ */
+
+struct cgroup_base {
+	bool looked;
+	int fd; /* the helper's own cgroup, or -1 */
+	char path[WIRE_TEXT_MAX - 32];
+	char reason[256]; /* why there is none */
+	int keeper_fd;	  /* its closing wakes the keeper */
+	int keeper_pidfd;
+};
+
+/* Finds the own cgroup, removes what dead helpers left in it. */
+void cgroup_base_find(struct cgroup_base *base);
+/* Lets the keeper go; waits for it, for a moment. */
+void cgroup_base_close(struct cgroup_base *base);
+/*
+ * Makes and locks `name`. The lock (flock) tells a sweep that the owner lives. A negative errno; -1
+ * stays in *ret_fd then.
+ */
+int cgroup_leaf_new(struct cgroup_base *base, const char *name, int *ret_fd);
+/* 0, or a negative errno (-EBUSY while something is in it). */
+int cgroup_leaf_remove(const struct cgroup_base *base, const char *name);
+
+/* --- setup.c: from the helper to a scope's PID 1 --------------------------------------- */
+
+/* Shared with the set-up process, so that init is known even if that process is killed right after
+ * clone3. */
+struct setup_page {
+	volatile pid_t init_pid;
+};
+
+struct setup_request {
+	int control_fd; /* the set-up process's end */
+	int spec_fd;	/* -1: a plain scope */
+	uint32_t host_uid;
+	int cgroup_fd;		  /* -1: none */
+	struct rlimit open_files; /* what the host had */
+	struct setup_page *page;
+};
+
+/* Pid, pidfd of the set-up process; a negative errno on failure. */
+int setup_start(const struct setup_request *request, pid_t *ret_pid, int *ret_pidfd);
+
+/* --- init.c: PID 1 of a scope ---------------------------------------------------------- */
+
+/* `confine` is NULL in a plain scope. Never returns. */
+_Noreturn void init_run(int control_fd, int listener_fd, struct confine *confine);
+
+/* --- the seam to confine-*.c ------------------------------------------------------------ */
+
+/*
+ * Called in the scope's set-up process (child of the helper, in the scope's cgroup, privileges of the helper, no
+ * namespaces yet). Opens host paths, changes to `host_uid`, makes the namespaces, and turns into PID 1 of the new
+ * PID namespace by way of supervise_clone_init(). Returns 0 in PID 1 only, with the root, network and listener ready
+ * and all privileges dropped; -1 with *error in whichever process failed. `control_fd` and nothing else must stay
+ * open besides what confine itself needs later and what it puts in *ret_listener_fd (-1: none).
+ */
+int confine_enter(struct confine *confine, uint32_t host_uid, int control_fd, int *ret_listener_fd,
+		  struct setup_error *error);
+
+/*
+ * Provided by supervision: clone3 with CLONE_PARENT and the namespace flags given (CLONE_NEWPID is added). Tells
+ * the helper the new pid. Returns 0 in the new PID 1; in the old process it does not return unless it failed (-1,
+ * errno set).
+ */
+int supervise_clone_init(uint64_t namespace_flags, int control_fd);
+
+#endif

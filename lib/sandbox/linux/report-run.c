@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * orch_sandbox_report_run(): what is really enforced here. Each probe runs inside a sandbox and
+ * again outside, as its positive control: in a plain scope, or in this process where a plain scope
+ * differs from it (its PID namespace).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "../report.h"
+#include "probe.h"
+#include "targets.h"
+
+#define DEFAULT_TIMEOUT_MS 20000
+#define INNER "/.orch-probe"
+/* Of the programs outside, for a host whose own environment is empty. */
+#define CANARY "ORCH_PROBE_CANARY"
+/* Tried where the caller asks for no limit, to see whether one could be had. */
+#define TRIAL_MEMORY_MIB 512
+
+/* BY_START: the sandbox stands, so its set-up has done it. (A plain scope of an ordinary user may
+ * not.) */
+enum control_place { IN_SCOPE, IN_HOST, BY_START };
+
+struct channel {
+	const char *name;
+	const char *mechanism;
+	enum control_place control;
+};
+
+static const struct channel channels[] = {
+	{"file.read", "empty root in a mount namespace; Landlock", IN_SCOPE},
+	{"file.write", "empty root in a mount namespace; Landlock", IN_SCOPE},
+	{"file.stat", "empty root in a mount namespace", IN_SCOPE},
+	{"file.link", "separate mounts; Landlock", IN_SCOPE},
+	{"path.escape", "pivot_root; proc without other processes", IN_SCOPE},
+	{"unix.path", "empty root in a mount namespace", IN_SCOPE},
+	{"unix.abstract", "network namespace; Landlock scope", IN_SCOPE},
+	{"tcp.loopback", "network namespace", IN_SCOPE},
+	{"net.outside", "network namespace with loopback only", IN_SCOPE},
+	{"net.interfaces", "network namespace with loopback only", IN_SCOPE},
+	{"vsock", "seccomp: socket families", IN_SCOPE},
+	{"process.signal", "PID namespace; Landlock scope", IN_HOST},
+	{"process.list", "PID namespace; proc subset=pid, hidepid", IN_HOST},
+	{"env", "environment built from nothing", IN_HOST},
+	{"fd.inherited", "close-on-exec; all but stdio closed", IN_HOST},
+	{"keyring", "seccomp; session keyring of its own", IN_SCOPE},
+	{"sysv.ipc", "IPC namespace", IN_SCOPE},
+	{"tty.inject", "seccomp: TIOCSTI, TIOCLINUX; session of its own", IN_SCOPE},
+	{"userns.nested", "seccomp; max_user_namespaces 0", BY_START},
+	{"io_uring", "seccomp", IN_SCOPE},
+	{"userfaultfd", "seccomp", IN_SCOPE},
+	{"proc.sys.write", "proc subset=pid; no uid 0", IN_SCOPE},
+	{"landlock", "Landlock domain of the scope", IN_SCOPE},
+	{"seccomp", "seccomp filter; no_new_privs", IN_SCOPE},
+	{"capabilities", "all sets empty; securebits locked", IN_SCOPE},
+};
+
+#define CHANNELS (sizeof(channels) / sizeof(channels[0]))
+_Static_assert(CHANNELS < REPORT_ROWS_MAX, "each channel and the memory have a row");
+
+struct outcome {
+	int result; /* ORCH_TRY_* */
+	char detail[160];
+};
+
+/* Runs the probes of one side, one after the other: a sandbox may have a limit of two processes. */
+struct runner {
+	struct reporter *reporter;
+	bool inside;
+	size_t next;
+	int output; /* our end of the pipe of the one that runs */
+	orch_proc *proc;
+	struct outcome outcomes[CHANNELS];
+};
+
+/* Counted: a probe that is lost with its helper may report when the caller is gone. */
+struct reporter {
+	uint32_t references;
+	bool over;
+	orch_ctx *ctx;
+	orch_sandbox *sandbox;
+	orch_scope *plain;
+	char *helper;
+	struct probe_targets targets;
+	struct runner inside, outside;
+};
+
+/* --- probes and their arguments ------------------------------------------------------------- */
+
+static void probe_name(const struct reporter *reporter, size_t channel, bool inside, char *name,
+		       size_t size)
+{
+	const struct probe_targets *targets = &reporter->targets;
+	const char *channel_name = channels[channel].name;
+
+#define IS(text) (strcmp(channel_name, text) == 0)
+	if (IS("file.read") || IS("file.write") || IS("file.stat") || IS("path.escape"))
+		snprintf(name, size, "%s:%s/secret", channel_name, targets->folder);
+	else if (IS("file.link"))
+		snprintf(name, size, "%s:%s/shared/file:%s/work/linked", channel_name,
+			 inside ? INNER : targets->folder, inside ? INNER : targets->folder);
+	else if (IS("unix.path"))
+		snprintf(name, size, "%s:%s/socket", channel_name, targets->folder);
+	else if (IS("unix.abstract"))
+		snprintf(name, size, "%s:%s", channel_name, targets->abstract_name);
+	else if (IS("tcp.loopback"))
+		snprintf(name, size, "%s:127.0.0.1:%u", channel_name, targets->loopback_port);
+	else if (IS("net.outside"))
+		snprintf(name, size, "%s:%s:%u", channel_name, targets->outside_address,
+			 targets->outside_port);
+	else if (IS("process.signal") || IS("process.list"))
+		snprintf(name, size, "%s:%d:%llu", channel_name, (int)targets->pid,
+			 (unsigned long long)targets->start_time);
+	else if (IS("env"))
+		snprintf(name, size, "%s:%s", channel_name,
+			 targets->variable ? targets->variable : CANARY);
+	else if (IS("sysv.ipc"))
+		snprintf(name, size, "%s:%d", channel_name, targets->shm_id);
+	else if (IS("landlock"))
+		snprintf(name, size, "%s:%s", channel_name,
+			 inside ? "/tmp" : targets->device_folder);
+	else
+		snprintf(name, size, "%s", channel_name);
+#undef IS
+}
+
+/* --- running -------------------------------------------------------------------------------- */
+
+static void run_next(struct runner *runner);
+
+static void reporter_unref(struct reporter *reporter)
+{
+	if (--reporter->references == 0)
+		free(reporter);
+}
+
+static void drop_probe(void *userdata)
+{
+	reporter_unref(((struct runner *)userdata)->reporter);
+}
+
+static void untried(struct runner *runner, size_t channel, const char *why)
+{
+	runner->outcomes[channel].result = ORCH_TRY_UNTRIED;
+	snprintf(runner->outcomes[channel].detail, sizeof(runner->outcomes[channel].detail), "%s",
+		 why);
+}
+
+static void on_probe(void *userdata, orch_proc *proc, uint32_t event)
+{
+	struct runner *runner = userdata;
+	struct outcome *outcome = &runner->outcomes[runner->next];
+
+	if (event == ORCH_PROC_STARTED || runner->reporter->over)
+		return;
+	ssize_t n = read(runner->output, outcome->detail, sizeof(outcome->detail) - 1);
+
+	outcome->detail[n > 0 ? n : 0] = '\0';
+	outcome->detail[strcspn(outcome->detail, "\n")] = '\0';
+	if (event == ORCH_PROC_FAILED)
+		untried(runner, runner->next, orch_error_message(orch_proc_error(proc)));
+	else if (orch_proc_exit_code(proc) < 0)
+		untried(runner, runner->next, "the probe was ended by a signal");
+	else
+		outcome->result = orch_proc_exit_code(proc);
+	orch_close_fd(&runner->output);
+	runner->proc = orch_proc_unref(runner->proc);
+	runner->next++;
+	run_next(runner);
+}
+
+static int32_t spawn_probe(struct runner *runner, const char *name, orch_error **reterr)
+{
+	struct reporter *reporter = runner->reporter;
+	const char *const argv[] = {runner->inside ? INNER "/helper" : reporter->helper, "--probe",
+				    name, NULL};
+	static const char *const outer_environment[] = {CANARY "=1", NULL};
+	struct orch_proc_opts opts;
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
+		return orch_fail(reterr, ORCH_ESYS, errno, "report", "no pipe can be made");
+	orch_proc_opts_init(&opts);
+	opts.argv = argv;
+	opts.envp = runner->inside ? NULL : outer_environment;
+	opts.stdout_fd = ends[1];
+	opts.event = on_probe;
+	opts.userdata = runner;
+	opts.destroy = drop_probe;
+	reporter->references++;
+	runner->output = ends[0];
+	int32_t code;
+
+	if (!runner->inside)
+		code = orch_scope_spawn(reporter->plain, &opts, &runner->proc, reterr);
+	else if (reporter->sandbox->opts.root == ORCH_ROOT_TOOLS)
+		code = orch_sandbox_spawn(reporter->sandbox, &opts, &runner->proc, reterr);
+	else /* nothing can be executed in an empty root: the child of init does it itself */
+		code = orch_scope_spawn_probe(reporter->sandbox->scope, name, &opts, &runner->proc,
+					      reterr);
+	close(ends[1]);
+	if (code < 0)
+		orch_close_fd(&runner->output);
+	return code;
+}
+
+/* Controls that need no process of their own. */
+static bool control_here(struct runner *runner, size_t channel, const char *name)
+{
+	struct outcome *outcome = &runner->outcomes[channel];
+	bool no_variable =
+		strcmp(channels[channel].name, "env") == 0 && !runner->reporter->targets.variable;
+
+	if (runner->inside || channels[channel].control == IN_SCOPE || no_variable)
+		return false;
+	if (channels[channel].control == BY_START) {
+		outcome->result = ORCH_TRY_REACHED;
+		snprintf(outcome->detail, sizeof(outcome->detail), "the sandbox's own was made");
+	} else {
+		outcome->result = orch_probe_try(name, outcome->detail, sizeof(outcome->detail));
+	}
+	return true;
+}
+
+static void run_next(struct runner *runner)
+{
+	for (; runner->next < CHANNELS; runner->next++) {
+		char name[256];
+		orch_error *error = NULL;
+
+		probe_name(runner->reporter, runner->next, runner->inside, name, sizeof(name));
+		if (control_here(runner, runner->next, name))
+			continue;
+		if (spawn_probe(runner, name, &error) < 0) {
+			untried(runner, runner->next, orch_error_message(error));
+			orch_error_free(error);
+		} else {
+			return;
+		}
+	}
+}
+
+static bool both_are_done(void *userdata)
+{
+	struct reporter *reporter = userdata;
+
+	return reporter->inside.next == CHANNELS && reporter->outside.next == CHANNELS;
+}
+
+/* --- rows ----------------------------------------------------------------------------------- */
+
+static void fill_row(struct report_row *row, const struct channel *channel,
+		     const struct outcome *inside, const struct outcome *outside)
+{
+	bool denied = inside->result == ORCH_TRY_DENIED,
+	     worked = outside->result == ORCH_TRY_REACHED;
+
+	row->channel = channel->name;
+	row->mechanism = channel->mechanism;
+	row->probe = denied				  ? ORCH_PROBE_PASSED
+		     : inside->result == ORCH_TRY_REACHED ? ORCH_PROBE_FAILED
+							  : ORCH_PROBE_NOT_RUN;
+	row->control = worked				    ? ORCH_PROBE_PASSED
+		       : outside->result == ORCH_TRY_DENIED ? ORCH_PROBE_FAILED
+							    : ORCH_PROBE_NOT_RUN;
+	if (denied && worked)
+		row->state = ORCH_CHANNEL_ENFORCED;
+	else
+		row->state = inside->result == ORCH_TRY_REACHED ? ORCH_CHANNEL_ABSENT
+								: ORCH_CHANNEL_PARTIAL;
+	snprintf(row->detail, sizeof(row->detail), "inside: %s; outside: %s", inside->detail,
+		 outside->detail);
+}
+
+/* Never "enforced": nothing is driven into its limit here. */
+static void fill_memory(struct report_row *row, const orch_sandbox *sandbox)
+{
+	row->channel = "memory";
+	row->mechanism = sandbox->memory_mechanism ? sandbox->memory_mechanism : "none";
+	row->state = sandbox->memory_mechanism ? ORCH_CHANNEL_PARTIAL : ORCH_CHANNEL_ABSENT;
+	row->probe = row->control = ORCH_PROBE_NOT_RUN;
+	snprintf(row->detail, sizeof(row->detail), "%s",
+		 sandbox->memory_mechanism
+			 ? "set and not driven to its limit"
+			 : "the scope's cgroup has no memory controller: watched, not capped");
+}
+
+static int32_t make_report(const struct reporter *reporter, orch_sandbox_report **ret_report,
+			   orch_error **reterr)
+{
+	orch_sandbox_report *report = calloc(1, sizeof(*report));
+
+	if (!report)
+		return orch_fail_memory(reterr);
+	for (size_t i = 0; i < CHANNELS; i++)
+		fill_row(&report->rows[report->count++], &channels[i],
+			 &reporter->inside.outcomes[i], &reporter->outside.outcomes[i]);
+	fill_memory(&report->rows[report->count++], reporter->sandbox);
+	return orch_report_finish(report, ret_report, reterr);
+}
+
+/* --- the whole ------------------------------------------------------------------------------ */
+
+static int32_t allow_targets(struct reporter *reporter, orch_error **reterr)
+{
+	char shared[64], work[64];
+	orch_sandbox *sandbox = reporter->sandbox;
+	int32_t code = 0;
+
+	snprintf(shared, sizeof(shared), "%s/shared", reporter->targets.folder);
+	snprintf(work, sizeof(work), "%s/work", reporter->targets.folder);
+	code = orch_sandbox_add_path(sandbox, shared, INNER "/shared", ORCH_PATH_READ, reterr);
+	if (code == 0)
+		code = orch_sandbox_add_path(sandbox, work, INNER "/work", ORCH_PATH_OWN, reterr);
+	if (code == 0)
+		code = orch_sandbox_add_path(sandbox, reporter->helper, INNER "/helper",
+					     ORCH_PATH_READ | ORCH_PATH_EXEC, reterr);
+	/* What is missing here is a row of the report, not a refusal. */
+	if (code == 0)
+		code = orch_sandbox_set_protection(sandbox, "landlock", ORCH_PROTECT_DEGRADABLE,
+						   reterr);
+	if (code == 0)
+		code = orch_sandbox_set_protection(sandbox, "seccomp", ORCH_PROTECT_DEGRADABLE,
+						   reterr);
+	return code;
+}
+
+static int64_t left_ms(int64_t due_us)
+{
+	int64_t left = (due_us - orch_monotonic_us()) / 1000;
+
+	return left > 0 ? left : 0;
+}
+
+static int32_t run_probes(struct reporter *reporter, int64_t due_us, orch_error **reterr)
+{
+	int32_t code = allow_targets(reporter, reterr);
+
+	if (code == 0)
+		code = orch_scope_new(reporter->ctx, NULL, &reporter->plain, reterr);
+	if (code == 0)
+		code = orch_sandbox_start_wait(reporter->sandbox, left_ms(due_us), reterr);
+	if (code == 0)
+		code = orch_scope_start_wait(reporter->plain, left_ms(due_us), reterr);
+	if (code < 0)
+		return code;
+	reporter->targets.pid = orch_scope_init_pid(reporter->plain);
+	reporter->targets.start_time = orch_probe_start_time(reporter->targets.pid);
+	run_next(&reporter->inside);
+	run_next(&reporter->outside);
+	return orch_ctx_wait(reporter->ctx, left_ms(due_us), both_are_done, reporter, reterr);
+}
+
+static bool at_once(void *userdata)
+{
+	(void)userdata;
+	return true;
+}
+
+int32_t orch_sandbox_report_run(orch_ctx *ctx, const struct orch_sandbox_opts *opts,
+				int64_t timeout_ms, orch_sandbox_report **ret_report,
+				orch_error **reterr)
+{
+	struct orch_sandbox_opts known;
+	int64_t due_us =
+		orch_monotonic_us() + (timeout_ms > 0 ? timeout_ms : DEFAULT_TIMEOUT_MS) * 1000;
+	int32_t code = orch_ctx_check(ctx, reterr);
+
+	if (code == 0 && !ret_report)
+		code = orch_fail(reterr, ORCH_EINVAL, 0, NULL, "ret_report is NULL");
+	if (code == 0)
+		code = orch_opts_read(opts, &known, sizeof(known), "orch_sandbox_opts", reterr);
+	if (code == 0)
+		code = orch_ctx_wait(ctx, 0, at_once, NULL, reterr);
+	if (code < 0)
+		return code;
+	struct reporter *reporter = calloc(1, sizeof(*reporter));
+
+	if (!reporter)
+		return orch_fail_memory(reterr);
+	known.size = sizeof(known);
+	known.max_memory_mib = known.max_memory_mib ? known.max_memory_mib : TRIAL_MEMORY_MIB;
+	reporter->references = 1;
+	reporter->ctx = ctx;
+	reporter->inside = (struct runner){.reporter = reporter, .inside = true, .output = -1};
+	reporter->outside = (struct runner){.reporter = reporter, .output = -1};
+	code = orch_sandbox_new(ctx, &known, &reporter->sandbox, reterr);
+	if (code == 0)
+		code = orch_reaper_find_helper(ctx, &reporter->helper, reterr);
+	if (code == 0)
+		code = orch_targets_open(&reporter->targets, reporter->sandbox, reterr);
+	if (code == 0) {
+		code = run_probes(reporter, due_us, reterr);
+		/* Both are dead before the targets go. */
+		if (reporter->sandbox->scope)
+			orch_scope_stop_wait(reporter->sandbox->scope, NULL, NULL, NULL);
+		if (reporter->plain)
+			orch_scope_stop_wait(reporter->plain, NULL, NULL, NULL);
+		orch_targets_close(&reporter->targets);
+	}
+	if (code == 0)
+		code = make_report(reporter, ret_report, reterr);
+	orch_close_fd(&reporter->inside.output);
+	orch_close_fd(&reporter->outside.output);
+	orch_proc_unref(reporter->inside.proc);
+	orch_proc_unref(reporter->outside.proc);
+	orch_scope_unref(reporter->plain);
+	orch_sandbox_unref(reporter->sandbox);
+	free(reporter->helper);
+	reporter->over = true;
+	reporter_unref(reporter);
+	return code;
+}
