@@ -20,9 +20,18 @@ from ._handle import Handle
 from ._library import VERSION as __version__
 from ._library import LibraryError, use_library
 from ._library import path as library_path
+from .broker import Broker, OperationEvent, Principal, Revoked, Spent
 from .context import Context
 from .death import Death, Survivor
+from .executor import Executor, Job, JobLine, JobResult
+from .journal import Action, Begun, Journal, ProbeReply, Recovery, RecoveryRow
+from .pipeline import Pipeline
+from .report import ReportRow, SandboxReport
+from .sandbox import Sandbox, SandboxResult
 from .scope import Proc, Scope
+
+#: The inner port of a Net.BROKER listener.
+BROKER_PORT = _table.ORCH_BROKER_PORT
 
 
 def version() -> str:

@@ -179,7 +179,7 @@ def _function(kind: Any, function: Function) -> Any:
     return made
 
 
-_record_fn = dict(_table.orch_journal_opts._fields_)["on_record"]
+_record_fn = next(field[1] for field in _table.orch_journal_opts._fields_ if field[0] == "on_record")
 
 DESTROY = _function(_table.orch_destroy_fn, _destroy)
 #: These may come from any call into the library, and must not call it.

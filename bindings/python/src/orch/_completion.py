@@ -29,6 +29,7 @@ class Completion(Generic[T]):
         self._value: Optional[T] = None
         self._error: Optional[BaseException] = None
         self._listeners: List[Callable[["Completion[T]"], Any]] = []
+        self._kept: Any = None
 
     def done(self) -> bool:
         """Whether it is over."""
@@ -70,6 +71,12 @@ class Completion(Generic[T]):
 
     # --- for the nouns ---------------------------------------------------------------------------------------------
 
+    def keep(self: "Completion[T]", handle: Any) -> "Completion[T]":
+        """Keeps a handle from being collected until it is over: nothing would come of it otherwise."""
+        if not self._done:
+            self._kept = handle
+        return self
+
     def finish(self, value: T) -> None:
         """The first end counts."""
         self._settle(value, None)
@@ -88,7 +95,7 @@ class Completion(Generic[T]):
     def _settle(self, value: Optional[T], error: Optional[BaseException]) -> None:
         if self._done:
             return
-        self._done, self._value, self._error = True, value, error
+        self._done, self._value, self._error, self._kept = True, value, error, None
         listeners, self._listeners = self._listeners, []
         raised: Optional[BaseException] = None
         for listener in listeners:
@@ -175,8 +182,12 @@ class Source(Generic[T]):
 
     def end(self) -> None:
         """No more events."""
-        self._ended = True
         self.listener = None
+        self.end_streams()
+
+    def end_streams(self) -> None:
+        """No more events for streams."""
+        self._ended = True
         for stream in list(self._streams):
             stream.end()
 

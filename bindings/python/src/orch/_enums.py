@@ -200,8 +200,7 @@ class Role(Choice):
 
 
 class RunState(Choice):
-    """Where a run is; the last three are ends. NONE: not started."""
-    NONE = 0
+    """Where a run is; the last three are ends."""
     INTAKE = c.ORCH_RUN_INTAKE
     CLARIFY = c.ORCH_RUN_CLARIFY
     FROZEN = c.ORCH_RUN_FROZEN

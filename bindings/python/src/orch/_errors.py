@@ -74,7 +74,7 @@ class Error(Exception):
         return f"{self.name}: {self.message}" + (f" [{self.step}]" if self.step else "")
 
 
-class TimedOut(Error, TimeoutError):
+class TimedOut(Error, TimeoutError):  # type: ignore[misc]  # errno is an int in both
     """ORCH_ETIMEDOUT. Also a TimeoutError."""
 
 

@@ -41,7 +41,7 @@ def call(name: str, *arguments: Any, allow: Tuple[int, ...] = ()) -> int:
     function = getattr(lib, name)
     pointer = ctypes.c_void_p()
     failure: Optional[Error] = None
-    code = 0
+    code: int = 0
     frame = _callbacks.enter()
     try:
         code = function(*arguments, ctypes.byref(pointer))
@@ -126,6 +126,11 @@ def address(value: Optional[bytes]) -> Optional[int]:
     return None if value is None else ctypes.cast(ctypes.c_char_p(value), ctypes.c_void_p).value
 
 
+def buffer(pointer: Optional[int], size: int) -> Optional[bytes]:
+    """A copy of `size` bytes; None for NULL."""
+    return ctypes.string_at(pointer, size) if pointer else None
+
+
 def length(value: Optional[bytes]) -> int:
     """Their number; 0 for None."""
     return 0 if value is None else len(value)
@@ -139,10 +144,10 @@ def taken_string(pointer: ctypes.c_void_p) -> str:
         lib.orch_string_free(pointer)
 
 
-def options(kind: Type[Options], **values: Any) -> Options:
+def options(structure: Type[Options], /, **values: Any) -> Options:
     """An options structure with the library's defaults; values that are None leave them."""
-    made = kind()
-    getattr(lib, f"{kind.__name__}_init")(ctypes.byref(made))
+    made = structure()
+    getattr(lib, f"{structure.__name__}_init")(ctypes.byref(made))
     for name, value in values.items():
         if value is not None:
             setattr(made, name, value)

@@ -4,7 +4,7 @@ import asyncio
 import ctypes
 import select
 import time
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Coroutine, List, Optional, Set
 
 from . import _callbacks, _handle, _table
 from ._enums import LogLevel, choice
@@ -48,6 +48,7 @@ class Context(_handle.Handle):
         self._loop_fd = -1
         self._watchers: List[Callable[[], bool]] = []
         self._looking = False
+        self._tasks: "Set[asyncio.Task[Any]]" = set()
         super().__init__(pointer.value or 0, None)
 
     # --- driving ---------------------------------------------------------------------------------------------------
@@ -128,6 +129,23 @@ class Context(_handle.Handle):
             return call(name, *arguments, allow=allow)
         finally:
             self._look()
+
+    def spawn_task(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Runs a coroutine in the asyncio loop that drives this context; what it raises goes to the loop's handler."""
+        loop = self._loop
+        if loop is None:
+            work.close()
+            raise make_error(Code.ESTATE, "a coroutine needs a context that is attached to an asyncio loop")
+        task = loop.create_task(work)
+        self._tasks.add(task)  # the loop itself holds tasks weakly
+
+        def ended(_task: "asyncio.Task[Any]") -> None:
+            self._tasks.discard(task)
+            if not task.cancelled() and task.exception() is not None:
+                loop.call_exception_handler({"message": "exception in a coroutine that liborch began",
+                                             "exception": task.exception(), "task": task})
+
+        task.add_done_callback(ended)
 
     def may_wait(self, what: str) -> None:
         """Deadlock if waiting here would stop the loop that drives this context."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Death: the certificate of a scope's end."""
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Tuple
 
 from ._enums import Verdict, choice
@@ -45,7 +45,7 @@ class Death:
     last_death_us: int
     confirmed_us: int
     survivors: Tuple[Survivor, ...]
-    text: str
+    text: str = field(repr=False)
 
     def __str__(self) -> str:
         return self.text

@@ -18,10 +18,13 @@ File = Union[int, Any, None]
 
 
 class Proc(_handle.Handle):
-    """A program in a scope, made by Scope.spawn() or Sandbox.spawn(). It runs on when the handle is closed."""
+    """A program in a scope, made by Scope.spawn() or Sandbox.spawn().
+
+    While the Proc is there, so is the handle of its scope or sandbox. The program runs on when the Proc is closed."""
 
     _noun = "proc"
     _state: "_ProcState"
+    _owner: _handle.Handle
 
     @property
     def pid(self) -> int:
@@ -52,7 +55,7 @@ class Proc(_handle.Handle):
     def wait(self) -> "Completion[int]":
         """Its end: 0..255 the exit code, 256 + signal if it was ended by one. An Error if it could not be started."""
         self._pointer  # pylint: disable=pointless-statement
-        return self._state.end
+        return self._state.end.keep(self)
 
     def exit_wait(self, timeout_ms: int = -1) -> int:
         """The waiting form of wait(). TimedOut; Deadlock; Error ESPAWN: it could not be started."""
@@ -80,13 +83,14 @@ ProcFunction = Callable[[Proc, ProcEvent], Any]
 class _ProcState:
     """What C's events go to. It does not keep the Proc alive."""
 
-    def __init__(self, context: Context, on_event: Optional[ProcFunction]) -> None:
+    def __init__(self, context: Context, owner: _handle.Handle, on_event: Optional[ProcFunction]) -> None:
         self.end: "Completion[int]" = Completion(context, "Proc.wait()")
         self.source: Source[ProcEvent] = Source("Proc.events()")
         self.history: List[ProcEvent] = []
         self.on_event = on_event
         self.proc: "Optional[weakref.ref[Proc]]" = None
         self.context = weakref.ref(context)
+        self.owner: "weakref.ref[_handle.Handle]" = weakref.ref(owner)
 
     def happened(self, pointer: int, number: int) -> None:
         """The event callback."""
@@ -121,18 +125,20 @@ class _ProcState:
             plain("orch_proc_ref", pointer)
         proc = Proc(pointer, context)
         proc._state = self
+        proc._owner = self.owner() or context
         self.proc = weakref.ref(proc)
         return proc
 
 
-def spawn(function: str, pointer: int, context: Context, argv: Iterable[Path], env: Optional[Mapping[str, str]],
+def spawn(function: str, owner: _handle.Handle, argv: Iterable[Path], env: Optional[Mapping[str, str]],
           cwd: Optional[Path], stdin: File, stdout: File, stderr: File, leader: bool,
           on_event: Optional[ProcFunction]) -> Proc:
     """For Scope and Sandbox."""
+    pointer, context = owner._pointer, owner.context
     opts = options(_table.orch_proc_opts, argv=strings(argv), envp=environment(env), cwd=optional_path(cwd),
                    stdin_fd=descriptor(stdin), stdout_fd=descriptor(stdout), stderr_fd=descriptor(stderr),
                    flags=_table.ORCH_PROC_LEADER if leader else 0)
-    state = _ProcState(context, on_event)
+    state = _ProcState(context, owner, on_event)
     opts.event, opts.destroy = _callbacks.PROC, _callbacks.DESTROY
     opts.userdata = _callbacks.add(state.happened, state.gone)
     made = ctypes.c_void_p()
@@ -202,8 +208,7 @@ class Scope(_handle.Handle):
 
         ClosedError: the scope is being stopped or is over; Error ETOOBIG: more than 1 MiB of argv and env.
         """
-        return spawn("orch_scope_spawn", self._pointer, self.context, argv, env, cwd, stdin, stdout, stderr, leader,
-                     on_event)
+        return spawn("orch_scope_spawn", self, argv, env, cwd, stdin, stdout, stderr, leader, on_event)
 
     # --- the end ---------------------------------------------------------------------------------------------------
 
