@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+import COrch
+
+public struct Verdict: OrchConstant {
+    public let rawValue: UInt32
+    public init(rawValue: UInt32) { self.rawValue = rawValue }
+
+    /// Every process of the scope is dead and reaped: proved.
+    public static let dead = Self(ORCH_DEATH_DEAD)
+    /// All dead, zombies left.
+    public static let deadUnreaped = Self(ORCH_DEATH_DEAD_UNREAPED)
+    /// Named ones live at the deadline.
+    public static let survivors = Self(ORCH_DEATH_SURVIVORS)
+    /// No proof could be had: see ``Death/reason``.
+    public static let unverifiable = Self(ORCH_DEATH_UNVERIFIABLE)
+}
+
+/// The certificate of a scope's end: what died, how that was proved, how long it took. A copy.
+public struct Death: Sendable, CustomStringConvertible {
+    public struct Survivor: Hashable, Sendable {
+        public let pid: Int32
+        public let startTimeTicks: UInt64
+        public let state: String
+        public let wchan: String
+    }
+
+    public let verdict: Verdict
+    /// "DEAD", "DEAD_UNREAPED", "SURVIVORS" or "UNVERIFIABLE".
+    public let verdictName: String
+    /// How it was killed, and how that was proved, in words.
+    public let mechanism: String
+    public let proof: String
+    /// Cause of ``Verdict/unverifiable``, or "".
+    public let reason: String
+    public let scope: String
+    public let pidnsInode: UInt64
+    /// Processes alive at the request, the scope's init not counted. A lower bound without a cgroup.
+    public let aliveAtRequest: UInt32
+    /// In ms since 1970.
+    public let requestedAtMs: Int64
+    /// From the request to the last death, and to its confirmation, in microseconds.
+    public let lastDeathUs: Int64
+    public let confirmedUs: Int64
+    public let survivors: [Survivor]
+    /// For people, several lines.
+    public let text: String
+
+    public var description: String { text }
+
+    init(copying death: OpaquePointer) {
+        verdict = Verdict(orch_death_verdict(death))
+        verdictName = string(orch_death_verdict_name(death))
+        mechanism = string(orch_death_mechanism(death))
+        proof = string(orch_death_proof(death))
+        reason = string(orch_death_reason(death))
+        scope = string(orch_death_scope(death))
+        pidnsInode = orch_death_pidns_inode(death)
+        aliveAtRequest = orch_death_alive_at_request(death)
+        requestedAtMs = orch_death_requested_at_ms(death)
+        lastDeathUs = orch_death_last_death_us(death)
+        confirmedUs = orch_death_confirmed_us(death)
+        survivors = (0..<orch_death_survivor_count(death)).map { index in
+            var pid: Int32 = 0, start: UInt64 = 0
+            var state: UnsafePointer<CChar>?, wchan: UnsafePointer<CChar>?
+            orch_death_survivor(death, index, &pid, &start, &state, &wchan)
+            return Survivor(pid: pid, startTimeTicks: start, state: string(state), wchan: string(wchan))
+        }
+        text = string(orch_death_text(death))
+    }
+}
+
+/// Waits for a certificate. The callback's end without one is an error, so that nobody waits for ever.
+final class DeathReceiver: Sendable {
+    let promise: Promise<Death>
+
+    init(_ promise: Promise<Death>) { self.promise = promise }
+
+    deinit { promise.fail(OrchError(.eclosed, "the context ended before the scope's certificate came")) }
+}
+
+func onDeath(_ userdata: UnsafeMutableRawPointer?, _ scope: OpaquePointer?, _ death: OpaquePointer?) {
+    guard let death else { return }
+    Callback<DeathReceiver>.body(userdata).promise.succeed(Death(copying: death))
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+import Glibc
+import Orch
+import Testing
+
+@Suite struct ScopeTests {
+    @Test func daemonsAreDeadAfterAStop() async throws {
+        let context = try Context()
+        let scope = try await Scope(context, .init(label: "daemons"))
+        try await scope.start()
+        #expect(await scope.rung != nil)
+        let leader = try await scope.spawn(["/bin/sh", "-c", "setsid sleep 1000 & setsid sleep 1000 & exec sleep 1000"])
+        try await leader.started
+        let initPid = try #require(await scope.initPid)
+        try await eventually("three sleeps") { childrenOfNamespace(of: initPid, named: "sleep").count == 3 }
+        let sleeps = childrenOfNamespace(of: initPid, named: "sleep")
+        let death = try await scope.stop()
+        #expect(death.verdict == .dead, "\(death)")
+        #expect(death.aliveAtRequest == 3)
+        for pid in sleeps { #expect(kill(pid, 0) == -1 && errno == ESRCH) }
+        #expect(try await leader.exit == .signaled(SIGKILL))
+        #expect(try await scope.death.scope == scope.name)
+    }
+
+    @Test func aProgramsExitIsTold() async throws {
+        let context = try Context()
+        let scope = try await Scope(context)
+        let proc = try await scope.spawn(["/bin/sh", "-c", "exit 7"])
+        #expect(try await proc.exit == .exited(7))
+        #expect(await proc.status == .exited(7))
+        let killed = try await scope.spawn(["/bin/sleep", "1000"])
+        try await killed.started
+        try await killed.signal(SIGTERM)
+        #expect(try await killed.exit == .signaled(SIGTERM))
+        try await scope.stop()
+    }
+
+    @Test func aProgramThatIsNotThereIsAnError() async throws {
+        let context = try Context()
+        let scope = try await Scope(context)
+        let proc = try await scope.spawn(["/nowhere/program"])
+        let error = await #expect(throws: OrchError.self) { try await proc.exit }
+        #expect(error?.code == .espawn)
+        #expect(error?.errno == ENOENT)
+    }
+
+    @Test func theLeadersExitEndsTheScope() async throws {
+        let context = try Context()
+        let scope = try await Scope(context)
+        _ = try await scope.spawn(
+            ["/bin/sh", "-c", "setsid sleep 1000 & exit 0"], .init(environment: ["PATH": "/bin:/usr/bin"], leader: true))
+        #expect(try await scope.death.verdict == .dead)
+    }
+
+    @Test func aCancelledWaitLeavesTheProgram() async throws {
+        let context = try Context()
+        let scope = try await Scope(context)
+        let proc = try await scope.spawn(["/bin/sleep", "1000"])
+        try await proc.started
+        let waiting = Task { try await proc.exit }
+        try await Task.sleep(for: .milliseconds(20))
+        waiting.cancel()
+        let error = await #expect(throws: OrchError.self) { try await waiting.value }
+        #expect(error?.code == .ecanceled)
+        #expect(await proc.status == nil)
+        // A stop in a cancelled task still ends with its certificate.
+        let stopping = Task { () throws -> Death in
+            withUnsafeCurrentTask { $0?.cancel() }
+            return try await scope.stop()
+        }
+        #expect(try await stopping.value.verdict == .dead)
+    }
+
+    @Test func aStringWithANulByteIsRefused() async throws {
+        let context = try Context()
+        let error = await #expect(throws: OrchError.self) {
+            try await Scope(context, .init(label: "a\0b"))
+        }
+        #expect(error?.code == .einval)
+    }
+}
