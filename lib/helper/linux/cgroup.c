@@ -235,6 +235,9 @@ int cgroup_leaf_new(struct cgroup_base *base, const char *name, int *ret_fd)
 	cgroup_base_find(base);
 	if (base->fd < 0)
 		return -ENOTSUP;
+	/* First: a helper that is killed right after mkdir leaves nobody else to remove the leaf. */
+	if (base->keeper_fd < 0)
+		keeper_start(base);
 	int error = -EAGAIN;
 	for (int attempt = 0; attempt < 20 && error == -EAGAIN; attempt++) {
 		error = leaf_try(base, name, ret_fd);
@@ -244,8 +247,6 @@ int cgroup_leaf_new(struct cgroup_base *base, const char *name, int *ret_fd)
 	if (error)
 		snprintf(base->reason, sizeof(base->reason), "%s could not be made in %.100s: %s",
 			 name, base->path, strerrordesc_np(-error));
-	else if (base->keeper_fd < 0)
-		keeper_start(base);
 	return error;
 }
 
