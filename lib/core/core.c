@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include "core-private.h"
+#include "os.h"
 
 const char *orch_version(void)
 {
@@ -113,9 +113,7 @@ void orch_random_hex(char *hex, size_t bytes)
 {
 	for (size_t i = 0; i < bytes; i++) {
 		unsigned char byte;
-		/* One byte at a time cannot be cut short by a signal (getrandom(2)). */
-		while (getrandom(&byte, 1, 0) != 1)
-			;
+		orch_random_bytes(&byte, 1);
 		snprintf(hex + 2 * i, 3, "%02x", byte);
 	}
 }

@@ -328,6 +328,7 @@ int32_t orch_ctx_wait(orch_ctx *ctx, int64_t timeout_ms, bool (*done)(void *user
 		code = orch_fail(reterr, ORCH_ETIMEDOUT, 0, NULL, "not done after %lld ms",
 				 (long long)timeout_ms);
 	orch_source_remove(deadline);
+	mirror_settle(ctx->mirror);
 	mirror_next_timer(ctx);
 	ctx_leave(ctx);
 	orch_ctx_unref(ctx);
@@ -359,6 +360,7 @@ int32_t orch_ctx_fd(orch_ctx *ctx)
 	int32_t code = orch_ctx_check(ctx, NULL);
 	if (code < 0)
 		return code;
+	mirror_settle(ctx->mirror);
 	mirror_next_timer(ctx);
 	return mirror_fd(ctx->mirror);
 }
@@ -370,6 +372,7 @@ int32_t orch_ctx_process(orch_ctx *ctx, orch_error **reterr)
 		return code;
 	orch_ctx_ref(ctx);
 	turn(ctx, EVRUN_NOWAIT);
+	mirror_settle(ctx->mirror);
 	mirror_next_timer(ctx);
 	ctx_leave(ctx);
 	orch_ctx_unref(ctx);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "core-private.h"
+#include "os.h"
 
 struct orch_error {
 	int32_t code;
@@ -103,7 +104,9 @@ int32_t orch_fail(orch_error **reterr, int32_t code, int os_errno, const char *s
 		text = NULL;
 	va_end(arguments);
 	if (text && os_errno) {
-		error->message = orch_strdup_printf("%s: %s", text, strerrordesc_np(os_errno));
+		char room[256];
+		error->message =
+			orch_strdup_printf("%s: %s", text, orch_errno_text(os_errno, room, sizeof(room)));
 		free(text);
 	} else {
 		error->message = text;

@@ -28,6 +28,12 @@ void mirror_remove(struct mirror *mirror, int fd);
 /* CLOCK_MONOTONIC in microseconds; -1: none. */
 void mirror_set_timer(struct mirror *mirror, int64_t due_us);
 
+/*
+ * Forgets readiness that is over, and the timer once it has fired: call it after a turn and before
+ * mirror_set_timer(). Nothing to do for epoll, which looks afresh whenever it is polled.
+ */
+void mirror_settle(struct mirror *mirror);
+
 /* The fd that becomes readable after mirror_wakeup(), which any thread may call. */
 int mirror_wakeup_fd(const struct mirror *mirror);
 void mirror_wakeup(struct mirror *mirror);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core-private.h"
+#include "os.h"
 
 /* Absolute path of the file that this code was loaded from; caller frees. */
 static char *own_file(void)
@@ -14,7 +15,7 @@ static char *own_file(void)
 	if (dladdr((void *)(uintptr_t)orch_place_find, &origin) && origin.dli_fname &&
 	    origin.dli_fname[0] == '/')
 		return realpath(origin.dli_fname, NULL);
-	return realpath("/proc/self/exe", NULL);
+	return orch_program_path();
 }
 
 char *orch_place_own_dir(void)

@@ -94,6 +94,11 @@ void mirror_set_timer(struct mirror *mirror, int64_t due_us)
 	timerfd_settime(mirror->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
 }
 
+void mirror_settle(struct mirror *mirror)
+{
+	(void)mirror;
+}
+
 int mirror_wakeup_fd(const struct mirror *mirror)
 {
 	return mirror->wakeup_fd;

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../os.h"
+
+int orch_pipe(int ends[2])
+{
+	return pipe2(ends, O_CLOEXEC);
+}
+
+int orch_socket(int family, int type, int protocol)
+{
+	return socket(family, type | SOCK_CLOEXEC, protocol);
+}
+
+int orch_accept(int listen_fd)
+{
+	return accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+}
+
+ssize_t orch_send(int fd, const void *bytes, size_t length)
+{
+	return send(fd, bytes, length, MSG_NOSIGNAL);
+}
+
+static int fill_and_seal(int fd, const char *bytes, size_t length)
+{
+	for (size_t done = 0; done < length;) {
+		ssize_t count = write(fd, bytes + done, length - done);
+		if (count < 0 && errno != EINTR)
+			return -1;
+		done += count > 0 ? (size_t)count : 0;
+	}
+	if (lseek(fd, 0, SEEK_SET) < 0)
+		return -1;
+	return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
+}
+
+int orch_sealed_file(const char *name, const void *bytes, size_t length)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd >= 0 && fill_and_seal(fd, bytes, length) < 0) {
+		int error = errno;
+		close(fd);
+		errno = error;
+		return -1;
+	}
+	return fd;
+}
+
+int orch_sync(int fd)
+{
+	return fsync(fd);
+}
+
+int orch_sync_all(int fd)
+{
+	return syncfs(fd);
+}
+
+int orch_rename_new(int from_dir, const char *from, int to_dir, const char *to)
+{
+	return renameat2(from_dir, from, to_dir, to, RENAME_NOREPLACE);
+}
+
+int orch_rename_swap(const char *one, const char *other)
+{
+	return renameat2(AT_FDCWD, one, AT_FDCWD, other, RENAME_EXCHANGE);
+}
+
+char *orch_program_path(void)
+{
+	return realpath("/proc/self/exe", NULL);
+}
+
+void orch_random_bytes(void *bytes, size_t length)
+{
+	for (unsigned char *byte = bytes; length; byte++, length--)
+		/* One byte at a time cannot be cut short by a signal (getrandom(2)). */
+		while (getrandom(byte, 1, 0) != 1)
+			;
+}
+
+void orch_erase(void *bytes, size_t length)
+{
+	explicit_bzero(bytes, length);
+}
+
+void orch_take_back_signal(int signal)
+{
+	const struct timespec now = {0};
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, signal);
+	while (sigtimedwait(&set, NULL, &now) < 0 && errno == EINTR)
+		;
+}
+
+const char *orch_errno_text(int number, char *room, size_t size)
+{
+	(void)room, (void)size;
+	return strerrordesc_np(number);
+}
+
+const char *orch_getenv_trusted(const char *name)
+{
+	return secure_getenv(name);
+}
+
+void orch_boot_id(char *id, size_t size)
+{
+	memset(id, 0, size);
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	if (read(fd, id, size - 1) > 0)
+		id[strcspn(id, "\n")] = '\0';
+	close(fd);
+}
