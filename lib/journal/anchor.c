@@ -4,6 +4,7 @@
 #include <sodium.h>
 #include <stdio.h>
 
+#include "core/os.h"
 #include "journal-private.h"
 
 /*
@@ -95,7 +96,7 @@ static int sync_folder_of(const char *path)
 	if (slash)
 		slash[slash == folder ? 1 : 0] = '\0';
 	_cleanup_close_ int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return fd < 0 || fsync(fd) < 0 ? errno : 0;
+	return fd < 0 || orch_sync(fd) < 0 ? errno : 0;
 }
 
 int32_t anchor_sync(struct anchor *anchor, const struct anchor_point *point, orch_error **reterr)
@@ -116,7 +117,7 @@ int32_t anchor_sync(struct anchor *anchor, const struct anchor_point *point, orc
 		goto failed;
 	}
 	ssize_t written = write(fd, text, 2 * LINE_SIZE);
-	if (written != 2 * LINE_SIZE || fsync(fd) < 0 || rename(temp, anchor->path) < 0) {
+	if (written != 2 * LINE_SIZE || orch_sync(fd) < 0 || rename(temp, anchor->path) < 0) {
 		os_errno = written >= 0 && written < 2 * LINE_SIZE ? ENOSPC : errno;
 		unlink(temp);
 		goto failed;

@@ -6,7 +6,8 @@
  * The journal's parts, lowest first:
  *
  *	payload.c   bodies and their digests
- *	lock.c      who owns a journal: the lock file; which file systems are refused
+ *	lock.c      who owns a journal: the lock file
+ *	host.c      which file systems are refused, per operating system
  *	anchor.c    the small file that knows how far the journal got
  *	snapshot.c  a private copy, for opening without writing
  *	setup.c     SQLite: making, opening, settings, closing; disk space kept back
@@ -120,10 +121,25 @@ struct lock {
 bool file_identity_read(const char *path, struct file_identity *identity);
 bool file_identity_holds(const char *path, const struct file_identity *identity);
 
-/* True for the statfs(2) magic of a file system that other machines may write to as well. */
-bool filesystem_is_remote(uint64_t magic, const char **ret_name);
-/* ORCH_ENETFS, ORCH_ENOENT, ORCH_ESYS. */
+/*
+ * The host's side: linux/host.c, darwin/host.c.
+ *
+ * Refuses a file system that other machines may write to as well, or that can not be synced: ORCH_ENETFS,
+ * ORCH_ENOENT, ORCH_ESYS.
+ */
 int32_t filesystem_check(const char *folder, orch_error **reterr);
+/* True for the statfs(2) magic of a network file system. Linux only: elsewhere they have no numbers. */
+bool filesystem_is_remote(uint64_t magic, const char **ret_name);
+/* An open-file-description lock on the whole file, without waiting: -1 with EAGAIN or EACCES if another is there. */
+int file_lock(int fd, bool shared);
+/* Makes the file so long, with every block allocated. 0 or an errno. */
+int file_reserve(int fd, off_t bytes);
+
+struct setting {
+	const char *pragma, *expected;
+};
+/* What SQLite needs on this system besides; the last has no pragma. */
+extern const struct setting host_settings[];
 
 /*
  * Takes `path` for writing, or with `shared` for reading. ORCH_ELOCKED names the holder. A shared

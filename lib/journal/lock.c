@@ -3,8 +3,8 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <sys/vfs.h>
 
+#include "core/os.h"
 #include "journal-private.h"
 
 /*
@@ -121,51 +121,6 @@ bool file_identity_holds(const char *path, const struct file_identity *identity)
 	       now.inode == identity->inode;
 }
 
-bool filesystem_is_remote(uint64_t magic, const char **ret_name)
-{
-	/* statfs(2), linux/magic.h. FUSE may be anything, sshfs included, and does not say what. */
-	/* clang-format off */
-	static const struct {
-		uint32_t magic;
-		const char *name;
-	} remote[] = {
-		{0x6969, "NFS"},	{0x517b, "SMB"},	{0xff534d42, "CIFS"},
-		{0xfe534d42, "SMB2"},	{0x73757245, "Coda"},	{0x5346414f, "AFS"},
-		{0x6b414653, "kAFS"},	{0x564c, "NCP"},	{0x00c36400, "Ceph"},
-		{0x01021997, "9P"},	{0x65735546, "FUSE"},	{0x0bd00bd0, "Lustre"},
-		{0x47504653, "GPFS"},	{0x7461636f, "OCFS2"},	{0x01161970, "GFS2"},
-		{0x786f4256, "VBOXSF"}, {0x19830326, "BeeGFS"}, {0x20030528, "OrangeFS"},
-		{0xbacbacbc, "VMHGFS"}, {0xaad7aaea, "PanFS"},
-	};
-	/* clang-format on */
-	for (size_t i = 0; i < sizeof(remote) / sizeof(remote[0]); i++)
-		if ((uint32_t)magic == remote[i].magic) {
-			*ret_name = remote[i].name;
-			return true;
-		}
-	return false;
-}
-
-int32_t filesystem_check(const char *folder, orch_error **reterr)
-{
-	_cleanup_close_ int fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return orch_fail(reterr, journal_code(errno), errno, "folder",
-				 "cannot open the journal's folder %s", folder);
-	struct statfs status;
-	if (fstatfs(fd, &status) < 0)
-		return orch_fail(reterr, ORCH_ESYS, errno, "folder",
-				 "cannot ask the file system of %s", folder);
-	const char *name;
-	if (filesystem_is_remote((uint64_t)status.f_type, &name))
-		return orch_fail(
-			reterr, ORCH_ENETFS, 0, "folder",
-			"%s is on a network file system (%s), where locks and syncs cannot be "
-			"trusted: put the journal on a local disk",
-			folder, name);
-	return 0;
-}
-
 static int32_t lock_refused(const struct lock *lock, orch_error **reterr)
 {
 	char holder[256];
@@ -203,8 +158,7 @@ int32_t lock_take(struct lock *lock, const char *path, bool shared, orch_error *
 				      "cannot open the lock file %s", path);
 			goto failed;
 		}
-		struct flock range = {.l_type = shared ? F_RDLCK : F_WRLCK, .l_whence = SEEK_SET};
-		if (fcntl(lock->fd, F_OFD_SETLK, &range) < 0) {
+		if (file_lock(lock->fd, shared) < 0) {
 			r = errno == EAGAIN || errno == EACCES
 				    ? lock_refused(lock, reterr)
 				    : orch_fail(reterr, ORCH_ESYS, errno, "lock", "cannot lock %s",
@@ -239,9 +193,7 @@ void instance_fill(struct instance_row *instance, uint64_t generation)
 	instance->pid = getpid();
 	instance->opened_at_ms = orch_realtime_ms();
 	orch_random_hex(instance->instance_id, (sizeof(instance->instance_id) - 1) / 2);
-	_cleanup_close_ int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-	if (fd >= 0 && read(fd, instance->boot_id, sizeof(instance->boot_id) - 1) > 0)
-		instance->boot_id[strcspn(instance->boot_id, "\n")] = '\0';
+	orch_boot_id(instance->boot_id, sizeof(instance->boot_id));
 	gethostname(instance->host, sizeof(instance->host) - 1);
 }
 

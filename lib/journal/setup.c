@@ -4,6 +4,7 @@
 #include <sodium.h>
 #include <stdio.h>
 
+#include "core/os.h"
 #include "journal-private.h"
 
 /* Making, opening and closing the database, and the disk space kept back for it. */
@@ -116,7 +117,7 @@ static int create_database(const char *path, char **ret_text)
 static int sync_path(const char *path, int flags)
 {
 	_cleanup_close_ int fd = open(path, flags | O_CLOEXEC);
-	return fd < 0 || fsync(fd) < 0 ? errno : 0;
+	return fd < 0 || orch_sync(fd) < 0 ? errno : 0;
 }
 
 int32_t store_create(const char *path, orch_error **reterr)
@@ -217,18 +218,12 @@ static const struct {
 	{SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1},
 };
 
-static const struct {
-	const char *pragma, *expected;
-} settings[] = {
+static const struct setting settings[] = {
 	{"PRAGMA locking_mode = EXCLUSIVE",
 	 "exclusive"}, /* before the first read, or it has no effect */
 	{"PRAGMA mmap_size = 0", "0"},
 	{"PRAGMA journal_mode = WAL", "wal"},
 	{"PRAGMA synchronous = FULL", "2"},
-#ifdef __APPLE__
-	{"PRAGMA fullfsync = ON", "1"},
-	{"PRAGMA checkpoint_fullfsync = ON", "1"},
-#endif
 	{"PRAGMA foreign_keys = ON", "1"},
 	{"PRAGMA trusted_schema = OFF", "0"},
 	{"PRAGMA cell_size_check = ON", "1"},
@@ -314,13 +309,15 @@ int32_t store_open(orch_journal *journal, const char *path, orch_error **reterr)
 		if (result != SQLITE_OK)
 			return store_fail(journal, result, "hardening", reterr);
 	}
-	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
-		int32_t r = set(journal, settings[i].pragma, settings[i].expected, reterr);
-		if (r < 0)
-			return r;
-	}
+	int32_t r = 0;
+	for (size_t i = 0; r == 0 && i < sizeof(settings) / sizeof(settings[0]); i++)
+		r = set(journal, settings[i].pragma, settings[i].expected, reterr);
+	for (const struct setting *one = host_settings; r == 0 && one->pragma; one++)
+		r = set(journal, one->pragma, one->expected, reterr);
+	if (r < 0)
+		return r;
 	sqlite3_wal_hook(journal->db, on_wal, journal);
-	int32_t r = load_identity(journal, reterr);
+	r = load_identity(journal, reterr);
 	return r < 0 ? r : load_head(journal, reterr);
 }
 
@@ -348,8 +345,7 @@ bool store_headroom_take(orch_journal *journal)
 				      O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600);
 	if (fd < 0)
 		return false;
-	/* posix_fallocate() writes zeros where the file system has no such call. */
-	if (posix_fallocate(fd, 0, JOURNAL_HEADROOM_BYTES) == 0) {
+	if (file_reserve(fd, JOURNAL_HEADROOM_BYTES) == 0) {
 		journal->headroom = JOURNAL_HEADROOM_BYTES;
 		return true;
 	}

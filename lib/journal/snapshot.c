@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 
+#include "core/os.h"
 #include "journal-private.h"
 
 static int copy_file(const char *from, const char *to)
@@ -37,7 +38,7 @@ static int copy_file(const char *from, const char *to)
 int32_t snapshot_take(struct snapshot *snapshot, const char *path, const char *wal_path,
 		      orch_error **reterr)
 {
-	const char *temp = secure_getenv("TMPDIR");
+	const char *temp = orch_getenv_trusted("TMPDIR");
 	memset(snapshot, 0, sizeof(*snapshot));
 	char *folder =
 		orch_strdup_printf("%s/orch-journal-XXXXXX", temp && *temp == '/' ? temp : "/tmp");

@@ -574,7 +574,7 @@ int32_t store_ids(orch_journal *journal, enum statement which, const char *kind_
 			continue;
 		if (count == capacity) {
 			capacity = capacity ? 2 * capacity : 64;
-			uint64_t *grown = reallocarray(ids, capacity, sizeof(*ids));
+			uint64_t *grown = realloc(ids, capacity * sizeof(*ids));
 			if (!grown) {
 				r = orch_fail_memory(reterr);
 				break;
