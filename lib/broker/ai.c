@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <strings.h>
 
+#include "../core/os.h"
 #include "broker-private.h"
 
 /* Larger counts are nobody's: they are cut, so that sums can not overflow. */
@@ -391,7 +392,7 @@ static struct curl_slist *up_headers(struct op *op)
 		_cleanup_free_ char *bearer = orch_strdup_printf("Bearer %s", upstream->secret);
 		list = bearer ? headers_add(list, "Authorization", bearer) : list;
 		if (bearer)
-			explicit_bzero(bearer, strlen(bearer));
+			orch_erase(bearer, strlen(bearer));
 	}
 	return list;
 }

@@ -6,6 +6,7 @@
  * The broker's parts, from the outside in:
  *
  *   listener.c    HTTP with clients (libmicrohttpd), one daemon per listener
+ *   httpd.c       the daemon's turns in the loop, per operating system
  *   op.c          one request: parsed, judged, answered, ended once
  *   ai.c          operations that go to a provider and are streamed back
  *   notify.c      notify.send: at most once, replayed, probed
@@ -26,6 +27,7 @@
 #include <orch/broker.h>
 
 #include "budget.h"
+#include "httpd.h"
 #include "meter.h"
 #include "parse.h"
 
@@ -161,7 +163,7 @@ struct listener {
 	orch_principal *principal;
 	struct MHD_Daemon *daemon;
 	int fd; /* the daemon's */
-	orch_source *io, *timer;
+	struct httpd *httpd;
 	struct listener *next;
 };
 

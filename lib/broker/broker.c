@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 
+#include "../core/os.h"
 #include "broker-private.h"
 
 static const char *const operation_names[OPERATION_COUNT + 1] = {"ai.anthropic", "ai.openai",
@@ -205,7 +206,7 @@ static void broker_free(orch_broker *broker)
 		free(broker->upstreams[i].base_url);
 	while (broker->secrets) {
 		struct secret *next = broker->secrets->next;
-		explicit_bzero(broker->secrets->text, strlen(broker->secrets->text));
+		orch_erase(broker->secrets->text, strlen(broker->secrets->text));
 		free(broker->secrets);
 		broker->secrets = next;
 	}

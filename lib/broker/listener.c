@@ -8,25 +8,6 @@
 
 #include "broker-private.h"
 
-static void listener_run(void *userdata)
-{
-	struct listener *listener = userdata;
-	MHD_UNSIGNED_LONG_LONG wait_ms;
-
-	MHD_run(listener->daemon);
-	if (MHD_get_timeout(listener->daemon, &wait_ms) == MHD_YES)
-		orch_source_timer_set(listener->timer,
-				      wait_ms > 3600000 ? 3600000 : (int64_t)wait_ms);
-	else
-		orch_source_timer_set(listener->timer, -1);
-}
-
-static void on_daemon_ready(void *userdata, uint32_t events)
-{
-	(void)events;
-	listener_run(userdata);
-}
-
 /* --- a client that leaves while its connection sleeps ----------------------------------------- */
 
 static void on_hangup(void *userdata, uint32_t events)
@@ -65,7 +46,7 @@ void listener_resume(struct op *op)
 	op->hangup = orch_source_remove(op->hangup);
 	op->suspended = false;
 	MHD_resume_connection(op->connection);
-	orch_source_timer_set(op->listener->timer, 0);
+	httpd_run_soon(op->listener->httpd);
 }
 
 /* --- responses -------------------------------------------------------------------------------- */
@@ -230,7 +211,7 @@ static void on_log(void *userdata, const char *format, va_list arguments)
 static struct MHD_Daemon *daemon_start(struct listener *listener, int fd)
 {
 	return MHD_start_daemon(
-		MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL,
+		httpd_flags | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL,
 		on_request, listener, MHD_OPTION_EXTERNAL_LOGGER, on_log, listener,
 		MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_URI_LOG_CALLBACK, on_target, listener,
 		MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, NULL, MHD_OPTION_NOTIFY_COMPLETED,
@@ -255,14 +236,8 @@ int32_t listener_new(orch_broker *broker, int fd, orch_principal *principal, orc
 	if (code == 0 && !(listener->daemon = daemon_start(listener, listener->fd)))
 		code = orch_fail(reterr, ORCH_ESYS, errno, "listener",
 				 "no HTTP daemon for listener %d of %s", fd, principal->name);
-	const union MHD_DaemonInfo *epoll =
-		code == 0 ? MHD_get_daemon_info(listener->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
 	if (code == 0)
-		code = orch_source_timer(broker->ctx, 0, listener_run, listener, &listener->timer,
-					 reterr);
-	if (code == 0)
-		code = orch_source_io(broker->ctx, epoll->epoll_fd, ORCH_IO_READ, on_daemon_ready,
-				      listener, &listener->io, reterr);
+		code = httpd_watch(broker->ctx, listener->daemon, &listener->httpd, reterr);
 	listener->next = broker->listeners;
 	broker->listeners = listener;
 	if (code < 0) {
@@ -291,7 +266,7 @@ void listener_stop(struct listener *listener)
 		link = &(*link)->next;
 	*link = listener->next;
 	resume_all(listener);
-	listener->io = orch_source_remove(listener->io);
+	httpd_unwatch(listener->httpd);
 	/* Whoever else holds the socket must not keep clients waiting in its queue. */
 	if (listener->fd >= 0)
 		shutdown(listener->fd, SHUT_RDWR);
@@ -300,7 +275,7 @@ void listener_stop(struct listener *listener)
 	for (struct op *op = listener->broker->ops; op; op = op->next)
 		if (op->listener == listener)
 			op->listener = NULL;
-	listener->timer = orch_source_remove(listener->timer);
+	listener->httpd = httpd_free(listener->httpd);
 	orch_principal_unref(listener->principal);
 	free(listener);
 }

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "../core/os.h"
 #include "broker-private.h"
 
 /* --- signals ---------------------------------------------------------------------------------- */
@@ -32,14 +33,8 @@ static void mask_signals(struct masked *masked)
 
 static void unmask_signals(const struct masked *masked)
 {
-	if (!masked->pipe_was_pending) {
-		sigset_t pipe;
-		const struct timespec now = {0};
-		sigemptyset(&pipe);
-		sigaddset(&pipe, SIGPIPE);
-		while (sigtimedwait(&pipe, NULL, &now) < 0 && errno == EINTR)
-			;
-	}
+	if (!masked->pipe_was_pending)
+		orch_take_back_signal(SIGPIPE);
 	pthread_sigmask(SIG_SETMASK, &masked->old, NULL);
 }
 
@@ -69,7 +64,7 @@ struct curl_slist *headers_add(struct curl_slist *list, const char *name, const 
 					   : orch_strdup_printf("%s;", name);
 	struct curl_slist *grown = line ? curl_slist_append(list, line) : NULL;
 	if (line)
-		explicit_bzero(line, strlen(line));
+		orch_erase(line, strlen(line));
 	if (!grown)
 		headers_free(list);
 	return grown;
@@ -87,7 +82,7 @@ struct curl_slist *headers_leave_out(struct curl_slist *list, const char *name)
 void headers_free(struct curl_slist *list)
 {
 	for (struct curl_slist *line = list; line; line = line->next)
-		explicit_bzero(line->data, strlen(line->data));
+		orch_erase(line->data, strlen(line->data));
 	curl_slist_free_all(list);
 }
 
@@ -98,7 +93,7 @@ static curl_socket_t open_socket(void *userdata, curlsocktype purpose,
 	if (purpose != CURLSOCKTYPE_IPCXN ||
 	    (address->family != AF_INET && address->family != AF_INET6))
 		return CURL_SOCKET_BAD;
-	return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+	return orch_socket(address->family, address->socktype, address->protocol);
 }
 
 static void trim(char *value)
