@@ -6,6 +6,7 @@
  *     RUNNING, KILLING  -- the program has exited -->                 DRAINING   the pipe is emptied
  *     any               -- the end is settled -->                     OVER       `done` was called
  */
+#include "../core/os.h"
 #include "executor-private.h"
 
 #include <errno.h>
@@ -13,7 +14,6 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <sys/mman.h>
 
 #include "../sandbox/sandbox-private.h"
 
@@ -452,22 +452,11 @@ static void on_proc_gone(void *userdata)
 /* The packet as a sealed file: nobody here has to write while the program reads. */
 static int32_t open_packet(const char *packet, int *ret_fd, orch_error **reterr)
 {
-	_cleanup_close_ int fd = memfd_create("orch-packet", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	size_t length = strlen(packet), written = 0;
+	int fd = orch_sealed_file("orch-packet", packet, strlen(packet));
 
-	while (fd >= 0 && written < length) {
-		ssize_t got = write(fd, packet + written, length - written);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0)
-			break;
-		written += (size_t)got;
-	}
-	if (fd < 0 || written < length || lseek(fd, 0, SEEK_SET) < 0 ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0)
+	if (fd < 0)
 		return orch_fail(reterr, ORCH_ESYS, errno, "packet", "the packet can not be stored");
-	*ret_fd = orch_steal_fd(&fd);
+	*ret_fd = fd;
 	return 0;
 }
 
@@ -477,7 +466,7 @@ static int32_t open_stream(orch_job *job, struct job_stream *stream, orch_io_fn 
 {
 	int ends[2];
 
-	if (pipe2(ends, O_CLOEXEC) < 0)
+	if (orch_pipe(ends) < 0)
 		return orch_fail(reterr, ORCH_ESYS, errno, "output", "no pipe can be made");
 	stream->job = job;
 	stream->fd = ends[0];

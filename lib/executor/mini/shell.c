@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "../../core/os.h"
 #include "shell.h"
 
 #include <errno.h>
@@ -169,7 +170,7 @@ void shell_run(const char *command, long timeout_ms, size_t output_limit, struct
 	result->status = -1;
 	capture.head = malloc(capture.half);
 	capture.tail = malloc(capture.half);
-	if (capture.head != NULL && capture.tail != NULL && pipe2(ends, O_CLOEXEC) == 0) {
+	if (capture.head != NULL && capture.tail != NULL && orch_pipe(ends) == 0) {
 		fcntl(ends[0], F_SETFL, O_NONBLOCK);
 		pid = start(command, ends[1]);
 		close(ends[1]);
