@@ -46,8 +46,11 @@ static void put_path(struct orch_buf *buf, const char *path)
 static int32_t put_link(struct stream_writer *writer, const struct tree_entry *entry)
 {
 	char target[PATH_MAX];
-	_cleanup_close_ int fd = tree_open(writer->tree_fd, entry->path, O_PATH | O_NOFOLLOW, 0);
-	ssize_t length = fd < 0 ? -1 : readlinkat(fd, "", target, sizeof(target));
+	struct stat status;
+	_cleanup_close_ int fd = -1;
+	ssize_t length = -1;
+	if (tree_look(writer->tree_fd, entry->path, &fd, &status) == 0)
+		length = tree_read_link(fd, target, sizeof(target));
 	if (length < 0)
 		return orch_fail(writer->reterr, ORCH_ESYS, errno, NULL,
 				 "the link %s can not be read", entry->path);

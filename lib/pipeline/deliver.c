@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 
+#include "../core/os.h"
 #include "document-private.h"
 #include "git-private.h"
 
@@ -192,15 +193,15 @@ static int32_t fill_product(const struct git_job *job, int box, const char *dir,
 	if (git < 0 || fchmod(git, 0755) < 0)
 		return tree_fail_write(dir, reterr);
 	code = fill_git_folder(job, from, git, reterr);
-	return !code && syncfs(git) < 0 ? tree_fail_write(dir, reterr) : code;
+	return !code && orch_sync_all(git) < 0 ? tree_fail_write(dir, reterr) : code;
 }
 
 /* There is a whole product at any moment, the old one or the new. */
 static int32_t put_in_place(const char *draft, const char *product, orch_error **reterr)
 {
-	if (!renameat2(AT_FDCWD, draft, AT_FDCWD, product, RENAME_NOREPLACE))
+	if (!orch_rename_new(AT_FDCWD, draft, AT_FDCWD, product))
 		return tree_sync_parent(product) < 0 ? tree_fail_write(product, reterr) : 0;
-	if (errno != EEXIST || renameat2(AT_FDCWD, draft, AT_FDCWD, product, RENAME_EXCHANGE) < 0)
+	if (errno != EEXIST || orch_rename_swap(draft, product) < 0)
 		return tree_fail_write(product, reterr);
 	if (tree_sync_parent(product) < 0)
 		return tree_fail_write(product, reterr);

@@ -169,16 +169,15 @@ static int32_t fail(struct copier *copier, const char *what)
 /* The original's times stay as they are, also that of the last access where the kernel lets us. */
 static int open_quietly(int dir_fd, const char *name)
 {
-	_cleanup_close_ int fd = tree_open(dir_fd, name, O_PATH | O_NOFOLLOW, 0);
+	_cleanup_close_ int fd = -1;
 	struct stat status;
-	if (fd < 0 || fstat(fd, &status) < 0)
+	if (tree_look(dir_fd, name, &fd, &status) < 0)
 		return -1;
 	if (!S_ISREG(status.st_mode)) {
 		errno = ELOOP;
 		return -1;
 	}
-	int real = tree_reopen(fd, O_RDONLY | O_NONBLOCK | O_NOATIME);
-	return real < 0 && errno == EPERM ? tree_reopen(fd, O_RDONLY | O_NONBLOCK) : real;
+	return tree_read_looked(fd, true);
 }
 
 static int32_t copy_file(struct copier *copier, int from, int to, const char *name, uint64_t limit,

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
+#include "../core/os.h"
 #include "verify-private.h"
 
 #define FLOW_SIZE (32u * 1024)
@@ -103,7 +104,7 @@ static bool flow_write(struct flow *flow, struct side *to)
 		size_t chunk = FLOW_SIZE - flow->start;
 		if (chunk > flow->length)
 			chunk = flow->length;
-		ssize_t count = send(to->fd, flow->bytes + flow->start, chunk, MSG_NOSIGNAL);
+		ssize_t count = orch_send(to->fd, flow->bytes + flow->start, chunk);
 		if (count >= 0) {
 			flow->start = (flow->start + (size_t)count) % FLOW_SIZE;
 			flow->length -= (size_t)count;
@@ -207,7 +208,7 @@ static void on_accept(void *userdata, uint32_t events)
 	struct joint *joint = userdata;
 	(void)events;
 	while (joint->pair_count < PAIRS_MAX) {
-		int fd = accept4(joint->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		int fd = orch_accept(joint->listen_fd);
 		if (fd >= 0) {
 			pair_new(joint, fd);
 			continue;

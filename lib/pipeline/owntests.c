@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../core/os.h"
 #include "pipeline-private.h"
 
 /*
@@ -218,12 +219,13 @@ static int32_t spawn(struct own_tests *tests, orch_error **reterr)
 				    folder,    "-t", ".",	 NULL};
 	const char *const envp[] = {"PYTHONDONTWRITEBYTECODE=1", "DATA=/data", NULL};
 	int fds[2];
-	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
+	if (orch_pipe(fds) < 0)
 		return orch_fail(reterr, ORCH_ESYS, errno, "pipe", "no pipe for the output");
+	/* Only our end: the writer is a program that does not expect a non-blocking stdout. */
 	_cleanup_close_ int write_end = fds[1];
-	/* The writer is a program that does not expect a non-blocking stdout. */
-	fcntl(write_end, F_SETFL, 0);
 	tests->output_fd = fds[0];
+	if (fcntl(fds[0], F_SETFL, O_NONBLOCK) < 0)
+		return orch_fail(reterr, ORCH_ESYS, errno, "pipe", "no pipe for the output");
 	int32_t code = orch_source_io(tests->pipeline->ctx, fds[0], ORCH_IO_READ, on_output, tests,
 				      &tests->output, reterr);
 	if (code < 0)

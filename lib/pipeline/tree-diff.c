@@ -239,8 +239,10 @@ static int32_t read_text(struct differ *differ, const char *hash, const struct t
 		return code;
 	if (entry->type == TREE_LINK) {
 		char target[PATH_MAX];
-		file = tree_open(tree, entry->path, O_PATH | O_NOFOLLOW, 0);
-		ssize_t length = file < 0 ? -1 : readlinkat(file, "", target, sizeof(target));
+		struct stat status;
+		ssize_t length = -1;
+		if (tree_look(tree, entry->path, &file, &status) == 0)
+			length = tree_read_link(file, target, sizeof(target));
 		if (length < 0)
 			return orch_fail(differ->reterr, ORCH_ESYS, errno, NULL,
 					 "the link %s can not be read", entry->path);

@@ -136,8 +136,11 @@ static int32_t copy_link(int from_fd, const struct tree_entry *entry, int place,
 			 orch_error **reterr)
 {
 	char target[PATH_MAX];
-	_cleanup_close_ int fd = tree_open(from_fd, entry->path, O_PATH | O_NOFOLLOW, 0);
-	ssize_t length = fd < 0 ? -1 : readlinkat(fd, "", target, sizeof(target) - 1);
+	struct stat status;
+	_cleanup_close_ int fd = -1;
+	ssize_t length = -1;
+	if (tree_look(from_fd, entry->path, &fd, &status) == 0)
+		length = tree_read_link(fd, target, sizeof(target) - 1);
 	if (length < 0)
 		return orch_fail(reterr, ORCH_ESYS, errno, NULL, "the link %s can not be read",
 				 entry->path);

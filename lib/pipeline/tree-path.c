@@ -1,37 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdio.h>
-#include <sys/syscall.h>
 
+#include "../core/os.h"
 #include "tree-private.h"
-
-int tree_open(int dir_fd, const char *path, int flags, mode_t mode)
-{
-	struct open_how how = {
-	    .flags = (uint64_t)(flags | O_CLOEXEC | (flags & O_PATH ? 0 : O_NOCTTY)),
-	    .mode = flags & O_CREAT ? mode : 0,
-	    .resolve =
-		RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV,
-	};
-	int fd;
-	/* The kernel asks for a repetition when a rename elsewhere made it unsure that the path
-	 * stayed beneath. */
-	for (int tries = 0; tries < 100; tries++) {
-		fd = (int)syscall(SYS_openat2, dir_fd, path, &how, sizeof(how));
-		if (fd >= 0 || errno != EAGAIN)
-			break;
-	}
-	return fd;
-}
-
-int tree_reopen(int path_fd, int flags)
-{
-	char link[48];
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", path_fd);
-	return open(link, flags | O_CLOEXEC | O_NOCTTY);
-}
 
 int32_t tree_open_root(const char *dir, int *ret_fd, orch_error **reterr)
 {
@@ -44,15 +17,15 @@ int32_t tree_open_root(const char *dir, int *ret_fd, orch_error **reterr)
 	size_t length = strlen(path);
 	while (length > 1 && path[length - 1] == '/')
 		path[--length] = '\0';
-	_cleanup_close_ int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
+	_cleanup_close_ int fd = -1;
+	struct stat status;
+	if (tree_look_root(path, &fd, &status) < 0)
 		return orch_fail(reterr, errno == ENOENT ? ORCH_ENOENT : ORCH_ESYS, errno, NULL,
 				 "the folder %s can not be opened", path);
-	int real = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct stat status;
-	if (real < 0 && !fstat(fd, &status) && !S_ISDIR(status.st_mode))
+	if (!S_ISDIR(status.st_mode))
 		return orch_fail(reterr, ORCH_EDENIED, 0, NULL, "%s is a %s, not a folder", path,
 				 S_ISLNK(status.st_mode) ? "link" : "file");
+	int real = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (real < 0)
 		return orch_fail(reterr, ORCH_ESYS, errno, NULL, "the folder %s can not be read",
 				 path);
@@ -64,23 +37,22 @@ int32_t tree_open_file(int dir_fd, const char *dir, const char *path, int *ret_f
 		       orch_error **reterr)
 {
 	_cleanup_free_ char *shown = path_text(path);
-	_cleanup_close_ int fd = tree_open(dir_fd, path, O_PATH | O_NOFOLLOW, 0);
-	struct stat status = {0};
+	_cleanup_close_ int fd = -1;
+	struct stat status;
 	if (!shown)
 		return orch_fail_memory(reterr);
-	if (fd < 0 && (errno == ELOOP || errno == EXDEV))
+	int found = tree_look(dir_fd, path, &fd, &status);
+	if (found < 0 && (errno == ELOOP || errno == EXDEV))
 		return orch_fail(reterr, ORCH_EDENIED, 0, NULL,
 				 "%s/%s leads through a link or out of its folder", dir, shown);
-	if (fd < 0)
+	if (found < 0)
 		return orch_fail(reterr,
 				 errno == ENOENT || errno == ENOTDIR ? ORCH_ENOENT : ORCH_ESYS,
 				 errno, NULL, "%s/%s can not be opened", dir, shown);
-	if (fstat(fd, &status) < 0)
-		return orch_fail(reterr, ORCH_ESYS, errno, NULL, "%s/%s", dir, shown);
 	if (!S_ISREG(status.st_mode))
 		return orch_fail(reterr, ORCH_EDENIED, 0, NULL, "%s/%s is not a regular file", dir,
 				 shown);
-	int real = tree_reopen(fd, O_RDONLY | O_NONBLOCK);
+	int real = tree_read_looked(fd, false);
 	if (real < 0)
 		return orch_fail(reterr, ORCH_ESYS, errno, NULL, "%s/%s can not be read", dir,
 				 shown);
@@ -208,7 +180,7 @@ int32_t tree_fail_write(const char *path, orch_error **reterr)
 static int sync_folder(const char *path)
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return fd < 0 ? -1 : fsync(fd);
+	return fd < 0 ? -1 : orch_sync(fd);
 }
 
 /* The folder that `path` is in; the caller frees. */
@@ -285,7 +257,7 @@ int32_t tree_write_file(const char *path, const void *bytes, size_t length, uint
 	if (fd < 0)
 		return tree_fail_write(path, reterr);
 	if (tree_write_all(fd, bytes, length) < 0 || fchmod(fd, mode ? mode : 0644) < 0 ||
-	    fsync(fd) < 0 || renameat(dir, draft, dir, name) < 0 || fsync(dir) < 0) {
+	    orch_sync(fd) < 0 || renameat(dir, draft, dir, name) < 0 || orch_sync(dir) < 0) {
 		code = tree_fail_write(path, reterr);
 		unlinkat(dir, draft, 0);
 	}

@@ -9,12 +9,26 @@
 
 #define TREE_DEPTH_MAX 64
 
-/* --- opening --------------------------------------------------------------------------------- */
+/* --- opening: linux/tree-open.c, darwin/tree-open.c; -1 with errno ----------------------------- */
 
-/* openat2(): beneath `dir_fd`, no links, no magic links, no other file system. -1 with errno. */
+/* Beneath `dir_fd`, no links, no other file system: ELOOP, EXDEV. */
 int tree_open(int dir_fd, const char *path, int flags, mode_t mode);
-/* Opens for real what an O_PATH descriptor stands for. -1 with errno. */
-int tree_reopen(int path_fd, int flags);
+/*
+ * What is there, under the same rules, and a descriptor that stands for it whatever becomes of its name. There
+ * may be none (-1) for what is neither file, folder nor link.
+ */
+int tree_look(int dir_fd, const char *path, int *ret_fd, struct stat *status);
+/* For a path of the host: only its last component is no link. */
+int tree_look_root(const char *path, int *ret_fd, struct stat *status);
+/* A file that was looked at, opened for reading; `quietly` keeps the time of its last access where that can be. */
+int tree_read_looked(int look_fd, bool quietly);
+/* readlink(2) of a link that was looked at. */
+ssize_t tree_read_link(int look_fd, char *target, size_t size);
+/* A folder for reading and changing, whatever its mode was. */
+int tree_open_to_empty(int dir_fd, const char *name);
+
+/* --- opening, in common ---------------------------------------------------------------------- */
+
 /* A folder named by the host; its last component is no link. */
 int32_t tree_open_root(const char *dir, int *ret_fd, orch_error **reterr);
 /* A regular file beneath `dir_fd`, whose name is `dir`. Errors as tree_read_file(). */

@@ -33,22 +33,6 @@ static int32_t fail(struct remover *remover, const char *name, int number)
 			 remover->what, shown ? shown : "an entry");
 }
 
-/* Opened for reading and changing, whatever its mode was. */
-static int open_folder(int dir_fd, const char *name)
-{
-	_cleanup_close_ int fd = tree_open(dir_fd, name, O_PATH | O_NOFOLLOW | O_DIRECTORY, 0);
-	struct stat status;
-	if (fd < 0 || fstat(fd, &status) < 0)
-		return -1;
-	if ((status.st_mode & 0700) != 0700) {
-		char link[48];
-		snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-		if (chmod(link, 0700) < 0 && errno != EPERM)
-			return -1;
-	}
-	return openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-}
-
 static int32_t empty(struct remover *remover, int fd, unsigned depth);
 
 static int32_t remove_entry(struct remover *remover, int fd, const char *name, unsigned depth)
@@ -59,7 +43,7 @@ static int32_t remove_entry(struct remover *remover, int fd, const char *name, u
 		return fail(remover, name, errno);
 	if (!unlinkat(fd, name, AT_REMOVEDIR) || errno == ENOENT)
 		return 0;
-	_cleanup_close_ int folder = open_folder(fd, name);
+	_cleanup_close_ int folder = tree_open_to_empty(fd, name);
 	if (folder < 0)
 		return errno == ENOENT ? 0 : fail(remover, name, errno);
 	if (depth >= REMOVE_DEPTH) {

@@ -179,7 +179,7 @@ static int32_t record(struct scan *scan, struct tree_entry *entry)
 	return manifest_add(scan->manifest, entry) ? 0 : orch_fail_memory(scan->reterr);
 }
 
-static int32_t scan_file(struct scan *scan, struct level *level, int path_fd,
+static int32_t scan_file(struct scan *scan, struct level *level, int look_fd,
 			 const struct stat *status, const char *name)
 {
 	struct tree_entry entry = {.type = status->st_mode & S_IXUSR ? TREE_PROGRAM : TREE_FILE};
@@ -190,7 +190,7 @@ static int32_t scan_file(struct scan *scan, struct level *level, int path_fd,
 			 (unsigned long long)scan->limits.bytes);
 		return refuse(scan, ORCH_ETOOBIG, reason);
 	}
-	source = tree_reopen(path_fd, O_RDONLY | O_NONBLOCK);
+	source = tree_read_looked(look_fd, false);
 	if (source < 0)
 		return fail_system(scan, errno);
 	if (level->wanted) {
@@ -210,11 +210,11 @@ static int32_t scan_file(struct scan *scan, struct level *level, int path_fd,
 	return record(scan, &entry);
 }
 
-static int32_t scan_link(struct scan *scan, struct level *level, int path_fd, const char *name)
+static int32_t scan_link(struct scan *scan, struct level *level, int look_fd, const char *name)
 {
 	char target[PATH_MAX];
 	struct tree_entry entry = {.type = TREE_LINK};
-	ssize_t length = readlinkat(path_fd, "", target, sizeof(target) - 1);
+	ssize_t length = tree_read_link(look_fd, target, sizeof(target) - 1);
 	if (length < 0)
 		return fail_system(scan, errno);
 	target[length] = '\0';
@@ -240,15 +240,13 @@ static int32_t scan_folder(struct scan *scan, struct level *level, int fd);
 
 static int32_t scan_entry(struct scan *scan, struct level *level, int dir_fd, const char *name)
 {
-	_cleanup_close_ int fd = tree_open(dir_fd, name, O_PATH | O_NOFOLLOW, 0);
+	_cleanup_close_ int fd = -1;
 	struct stat status;
-	if (fd < 0)
+	if (tree_look(dir_fd, name, &fd, &status) < 0)
 		return errno == ENOENT ? 0 /* gone again */
 		       : errno == EXDEV
 			   ? refuse(scan, ORCH_EDENIED, "another file system is mounted there")
 			   : fail_system(scan, errno);
-	if (fstat(fd, &status) < 0)
-		return fail_system(scan, errno);
 	const char *fault = name_fault(name);
 	if (fault)
 		return refuse(scan, ORCH_EDENIED, fault);

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "../core/os.h"
 #include "tree-private.h"
 
 /* SHA-256 of nothing. */
@@ -142,15 +143,15 @@ int32_t draft_begin(const char *trees_dir, struct tree_draft *draft, orch_error 
 int32_t draft_commit(struct tree_draft *draft, const char *hash, orch_error **reterr)
 {
 	/* One sync for all files: the rename must not become durable before what it names. */
-	if (syncfs(draft->fd) < 0)
+	if (orch_sync_all(draft->fd) < 0)
 		return tree_fail_write(hash, reterr);
-	if (renameat2(draft->store_fd, draft->name, draft->store_fd, hash, RENAME_NOREPLACE) < 0) {
+	if (orch_rename_new(draft->store_fd, draft->name, draft->store_fd, hash) < 0) {
 		if (errno == EEXIST)
 			return 0;
 		return tree_fail_write(hash, reterr);
 	}
 	draft->name[0] = '\0';
-	return fsync(draft->store_fd) < 0 ? tree_fail_write(hash, reterr) : 0;
+	return orch_sync(draft->store_fd) < 0 ? tree_fail_write(hash, reterr) : 0;
 }
 
 void draft_end(struct tree_draft *draft)

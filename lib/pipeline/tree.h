@@ -3,8 +3,8 @@
 #define ORCH_TREE_H
 
 /*
- * Trees of files that cross a border. No host tool ever runs in one; every path is resolved with openat2(2)
- * RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS, because the other side may still be changing it.
+ * Trees of files that cross a border. No host tool ever runs in one; every path is resolved beneath its folder
+ * and through no link (linux/tree-open.c, darwin/tree-open.c), because the other side may still be changing it.
  */
 
 #include "../core/core-private.h"

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
+#include "../core/os.h"
 #include "verify-private.h"
 
 #define ERR_LIMIT 4096u
@@ -116,7 +117,7 @@ int32_t stream_open(struct stream *stream, orch_ctx *ctx, size_t limit, bool kee
 		    orch_error **reterr)
 {
 	int fds[2];
-	if (pipe2(fds, O_CLOEXEC) < 0)
+	if (orch_pipe(fds) < 0)
 		return orch_fail(reterr, ORCH_ESYS, errno, "pipe",
 				 "no pipe for a program's output");
 	stream->fd = fds[0];

@@ -2,8 +2,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <microhttpd.h>
-#include <sys/mman.h>
 
+#include "../broker/httpd.h"
+#include "../core/os.h"
 #include "verify-private.h"
 
 #define CONNECTIONS_MAX 32u
@@ -13,13 +14,12 @@
 
 /*
  * HTTP/1.1 on the check's listener, for what has no port of its own: the stub, and products that
- * are run by argv. The daemon has no thread; its epoll descriptor and its next timeout are sources
- * of the context's loop.
+ * are run by argv. The daemon has no thread; the context's loop runs it.
  */
 struct door {
 	orch_ctx *ctx;
 	struct MHD_Daemon *daemon;
-	orch_source *io, *timer;
+	struct httpd *httpd;
 	const char *stub_type, *stub_body; /* NULL: runs the product */
 	orch_sandbox *sandbox;
 	char *const *start;
@@ -143,16 +143,6 @@ static enum MHD_Result answer_run(struct request *request, struct MHD_Connection
 	return body ? answer(connection, MHD_HTTP_OK, "application/json", body) : MHD_NO;
 }
 
-static void door_pump(struct door *door)
-{
-	MHD_UNSIGNED_LONG_LONG delay_ms;
-	MHD_run(door->daemon);
-	if (MHD_get_timeout(door->daemon, &delay_ms) != MHD_YES)
-		orch_source_timer_set(door->timer, -1);
-	else /* 0 is said while work is left that epoll will not report again */
-		orch_source_timer_set(door->timer, delay_ms > 60000 ? 60000 : (int64_t)delay_ms);
-}
-
 static void on_run(void *userdata, orch_proc *proc, uint32_t event)
 {
 	struct request *request = userdata;
@@ -174,25 +164,7 @@ static void on_run(void *userdata, orch_proc *proc, uint32_t event)
 	stream_close(&request->err);
 	request->suspended = false;
 	MHD_resume_connection(request->connection);
-	door_pump(request->door);
-}
-
-/* A sealed file with the bytes, at its beginning; -1 with errno. */
-static int stdin_file(const char *bytes, size_t length)
-{
-	_cleanup_close_ int fd = memfd_create("stdin", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (fd < 0)
-		return -1;
-	for (size_t done = 0; done < length;) {
-		ssize_t count = write(fd, bytes + done, length - done);
-		if (count < 0 && errno != EINTR)
-			return -1;
-		done += count > 0 ? (size_t)count : 0;
-	}
-	if (lseek(fd, 0, SEEK_SET) < 0 ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
-		return -1;
-	return orch_steal_fd(&fd);
+	httpd_run(request->door->httpd);
 }
 
 /* Fills argv (room for all) from start and the request; false with a reason for the check's author.
@@ -234,7 +206,7 @@ static int32_t spawn_run(struct request *request, const char *const *argv, const
 	_cleanup_close_ int out_fd = -1;
 	_cleanup_close_ int err_fd = -1;
 	if (input) {
-		in_fd = stdin_file(json_string_value(input), json_string_length(input));
+		in_fd = orch_sealed_file("stdin", json_string_value(input), json_string_length(input));
 		if (in_fd < 0)
 			return orch_fail(reterr, ORCH_ESYS, errno, "memfd",
 					 "no file for the standard input");
@@ -320,17 +292,6 @@ static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connect
 /* --- the daemon
  * --------------------------------------------------------------------------------------- */
 
-static void on_daemon(void *userdata, uint32_t events)
-{
-	(void)events;
-	door_pump(userdata);
-}
-
-static void on_timer(void *userdata)
-{
-	door_pump(userdata);
-}
-
 static int32_t door_open(struct door *door, int listen_fd, orch_error **reterr)
 {
 	/* libmicrohttpd closes it in the end. */
@@ -340,22 +301,13 @@ static int32_t door_open(struct door *door, int listen_fd, orch_error **reterr)
 		return orch_fail(reterr, ORCH_ESYS, errno, "door",
 				 "the check's listener can not be used");
 	door->daemon = MHD_start_daemon(
-	    MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, door,
+	    httpd_flags | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, door,
 	    MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, door,
 	    MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX, MHD_OPTION_END);
 	if (!door->daemon)
 		return orch_fail(reterr, ORCH_ESYS, errno, "door", "no HTTP server for a check");
 	orch_steal_fd(&fd);
-	const union MHD_DaemonInfo *facts =
-	    MHD_get_daemon_info(door->daemon, MHD_DAEMON_INFO_EPOLL_FD);
-	if (!facts || facts->epoll_fd < 0)
-		return orch_fail(reterr, ORCH_ESYS, 0, "door",
-				 "libmicrohttpd has no epoll descriptor");
-	int32_t code = orch_source_timer(door->ctx, 0, on_timer, door, &door->timer, reterr);
-	if (code == 0)
-		code = orch_source_io(door->ctx, facts->epoll_fd, ORCH_IO_READ, on_daemon, door,
-				      &door->io, reterr);
-	return code;
+	return httpd_watch(door->ctx, door->daemon, &door->httpd, reterr);
 }
 
 static int32_t door_new(orch_ctx *ctx, int listen_fd, const struct door *kind,
@@ -399,14 +351,14 @@ struct door *door_free(struct door *door)
 	if (!door)
 		return NULL;
 	door->closing = true;
-	door->timer = orch_source_remove(door->timer);
-	door->io = orch_source_remove(door->io);
+	httpd_unwatch(door->httpd);
 	/* libmicrohttpd panics on a suspended connection at its end. */
 	for (struct request *request = door->requests; request; request = request->next)
 		if (request->suspended)
 			MHD_resume_connection(request->connection);
 	if (door->daemon)
 		MHD_stop_daemon(door->daemon);
+	httpd_free(door->httpd);
 	orch_sandbox_unref(door->sandbox);
 	orch_ctx_unref(door->ctx);
 	free(door);

@@ -17,7 +17,7 @@ LIBRARIES = {
     "jansson": ("jansson", ["jansson.h", "jansson_config.h"]),
     "libcurl": ("curl", ["curl"]),
     "libmicrohttpd": ("microhttpd", ["microhttpd.h"]),
-    "libxml-2.0": ("xml2", ["libxml"]),
+    "libxml-2.0": ("xml2", ["libxml", "unicode"]),
     "libsodium": ("sodium", ["sodium.h", "sodium"]),
 }
 TARGETS = {"aarch64-macos": "arm64", "x86_64-macos": "x86_64"}
