@@ -68,7 +68,10 @@ class Error(Exception):
     @property
     def name(self) -> str:
         """The code's stable name."""
-        return f"ORCH_{self.code.name}" if isinstance(self.code, Code) else "ORCH_E?"
+        if isinstance(self.code, Code):
+            return f"ORCH_{self.code.name}"
+        from ._native import lib, text
+        return text(lib.orch_code_name(self.code))
 
     def __str__(self) -> str:
         return f"{self.name}: {self.message}" + (f" [{self.step}]" if self.step else "")

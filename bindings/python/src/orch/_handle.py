@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all handles have in common: one reference to a C object, given back exactly once."""
 import atexit
+import ctypes
 import itertools
 import weakref
 from typing import TYPE_CHECKING, Any, List, Optional, Type, TypeVar
 
 from . import _callbacks
 from ._errors import ClosedError, Code
-from ._native import plain
+from ._native import call, plain
 
 if TYPE_CHECKING:
     from .context import Context
@@ -37,6 +38,17 @@ class Handle:
         _open[self._serial] = self
 
     @classmethod
+    def _make(cls, function: str, *arguments: Any) -> int:
+        """Calls a C function whose last output is a new handle. It is given back if a callback raised meanwhile."""
+        pointer = ctypes.c_void_p()
+        try:
+            call(function, *arguments, ctypes.byref(pointer))
+        except BaseException:
+            plain(f"orch_{cls._noun}_unref", pointer)
+            raise
+        return pointer.value or 0
+
+    @classmethod
     def _borrow(cls: Type[Self], pointer: int, context: "Optional[Context]") -> Self:
         """A handle of its own for an object that C only lends."""
         plain(f"orch_{cls._noun}_ref", pointer)
@@ -54,6 +66,9 @@ class Handle:
             return self._held[0]
         except (IndexError, AttributeError):
             raise ClosedError(Code.ECLOSED, f"this {type(self).__name__} is closed") from None
+
+    def _check_open(self) -> None:
+        self._pointer  # pylint: disable=pointless-statement
 
     @property
     def closed(self) -> bool:

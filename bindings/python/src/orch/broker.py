@@ -80,9 +80,7 @@ class Broker(_handle.Handle):
         opts = options(_table.orch_broker_opts, journal=journal._pointer if journal is not None else None,
                        journal_path=optional_path(journal_path), connect_timeout_ms=connect_timeout_ms,
                        idle_timeout_ms=idle_timeout_ms)
-        pointer = ctypes.c_void_p()
-        call("orch_broker_new", context._pointer, ctypes.byref(opts), ctypes.byref(pointer))
-        super().__init__(pointer.value or 0, context)
+        super().__init__(self._make("orch_broker_new", context._pointer, ctypes.byref(opts)), context)
 
     def set_upstream(self, operation: Text, base_url: Text, *, credential: Credential = Credential.NONE,
                      secret: Optional[Text] = None, input_price_micro_usd_per_mtok: int = 0,
@@ -121,14 +119,14 @@ class Broker(_handle.Handle):
 
     def on_operation(self, function: Callable[[OperationEvent], Any]) -> None:
         """Has each step of each operation given to `function`. It replaces the one before."""
-        context = weakref.ref(self.context)
+        pointer, context = self._pointer, weakref.ref(self.context)
 
         def step(principal: int, operation: bytes, event: int, code: bytes, status: int, resets_at_ms: int) -> None:
             function(OperationEvent(Principal._borrow(principal, context()), text(operation), choice(Operation, event),
                                     text(code), status, resets_at_ms))
 
         key = _callbacks.add(step)
-        call("orch_broker_on_operation", self._pointer, _callbacks.OPERATION, key, _callbacks.DESTROY)
+        call("orch_broker_on_operation", pointer, _callbacks.OPERATION, key, _callbacks.DESTROY)
 
     def probe(self, action: Action, reply: ProbeReply) -> None:
         """Asks the destination what became of an action of the broker's; for Journal.recover(broker.probe). Blocks, at
@@ -150,9 +148,7 @@ class Principal(_handle.Handle):
                  max_micro_usd: int = 0) -> None:
         opts = options(_table.orch_principal_opts, name=encode(name), generation=generation, max_requests=max_requests,
                        max_tokens=max_tokens, max_micro_usd=max_micro_usd)
-        pointer = ctypes.c_void_p()
-        call("orch_principal_new", broker._pointer, ctypes.byref(opts), ctypes.byref(pointer))
-        super().__init__(pointer.value or 0, broker.context)
+        super().__init__(self._make("orch_principal_new", broker._pointer, ctypes.byref(opts)), broker.context)
 
     def grant(self, operation: Text, *, url: Optional[Text] = None, probe_url: Optional[Text] = None, max_uses: int = 0,
               expires_at_ms: int = 0, key_prefix: Optional[Text] = None, deny: bool = False) -> None:
@@ -171,10 +167,11 @@ class Principal(_handle.Handle):
         """Ends it: listener closed, connections cut, operations in flight settled or UNKNOWN; with both counts.
 
         ClosedError: it was revoked before."""
+        pointer = self._pointer
         completion: "Completion[Revoked]" = Completion(self.context, "Principal.revoke()")
         key = _callbacks.add(lambda _principal, settled, unknown: completion.finish(Revoked(settled, unknown)),
                              completion.abandon)
-        call("orch_principal_revoke", self._pointer, _callbacks.REVOKE, key, _callbacks.DESTROY)
+        call("orch_principal_revoke", pointer, _callbacks.REVOKE, key, _callbacks.DESTROY)
         return completion
 
     def spent(self) -> Spent:

@@ -42,14 +42,13 @@ class Context(_handle.Handle):
         if log is not None:
             opts.log, opts.log_destroy = _callbacks.LOG, _callbacks.DESTROY
             opts.log_userdata = _callbacks.add(_log_call(log))
-        pointer = ctypes.c_void_p()
-        call("orch_ctx_new", ctypes.byref(opts), ctypes.byref(pointer))
+        pointer = self._make("orch_ctx_new", ctypes.byref(opts))
         self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._loop_fd = -1
         self._watchers: List[Callable[[], bool]] = []
         self._looking = False
         self._tasks: "Set[asyncio.Task[Any]]" = set()
-        super().__init__(pointer.value or 0, None)
+        super().__init__(pointer, None)
 
     # --- driving ---------------------------------------------------------------------------------------------------
 

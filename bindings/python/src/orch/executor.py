@@ -48,12 +48,12 @@ class Job(_handle.Handle):
 
     def wait(self) -> "Completion[JobResult]":
         """Its end. Error ESTATE: this Job is one that a host's executor was given."""
-        self._pointer  # pylint: disable=pointless-statement
+        self._check_open()
         return self._own("Job.wait()").end.keep(self)
 
     def events(self) -> Stream[JobLine]:
         """What the executor says from now on, for `async for`."""
-        self._pointer  # pylint: disable=pointless-statement
+        self._check_open()
         return self._own("Job.events()").source.stream(self.context)
 
     def _own(self, what: str) -> "_JobState":
@@ -140,14 +140,13 @@ class Executor(_handle.Handle):
     def __init__(self, context: Context, kind: ExecutorKind, *, api: Optional[Api] = None, model: Optional[Text] = None,
                  argv: Optional[Iterable[Path]] = None, program: Optional[Path] = None,
                  job: Optional[JobFunction] = None) -> None:
+        owner = context._pointer
         opts = options(_table.orch_executor_opts, kind=int(kind), api=api, model=encode(model),
                        argv=None if argv is None else strings(argv), program=optional_path(program))
         if job is not None:
             opts.job, opts.destroy = _callbacks.JOB, _callbacks.DESTROY
             opts.userdata = _callbacks.add(_job_call(context, job))
-        pointer = ctypes.c_void_p()
-        call("orch_executor_new", context._pointer, ctypes.byref(opts), ctypes.byref(pointer))
-        super().__init__(pointer.value or 0, context)
+        super().__init__(self._make("orch_executor_new", owner, ctypes.byref(opts)), context)
 
     @classmethod
     def mini(cls, context: Context, *, api: Api = Api.ANTHROPIC, model: Optional[Text] = None,
@@ -209,13 +208,12 @@ class Executor(_handle.Handle):
 
         Error ESTATE: the sandbox is not started.
         """
+        executor, inside = self._pointer, sandbox._pointer
         opts = options(_table.orch_job_opts, packet=encode(packet), timeout_ms=timeout_ms, stall_ms=stall_ms)
         state = _JobState(self.context, on_event)
         opts.event, opts.done, opts.destroy = _callbacks.JOB_EVENT, _callbacks.JOB_DONE, _callbacks.DESTROY
         opts.userdata = _callbacks.add(state.heard, state.gone)
-        pointer = ctypes.c_void_p()
-        call("orch_executor_run", self._pointer, sandbox._pointer, ctypes.byref(opts), ctypes.byref(pointer))
-        return Job(pointer.value or 0, self.context, state)
+        return Job(Job._make("orch_executor_run", executor, inside, ctypes.byref(opts)), self.context, state)
 
 
 def _job_call(context: Context, function: JobFunction) -> Callable[[int], None]:

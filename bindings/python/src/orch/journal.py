@@ -22,7 +22,7 @@ class Action(_handle.Handle):
 
     _noun = "action"
 
-    def __init__(self, pointer: int) -> None:  # pylint: disable=useless-parent-delegation
+    def __init__(self, pointer: int) -> None:
         super().__init__(pointer, None)
 
     # --- transitions -----------------------------------------------------------------------------------------------
@@ -218,9 +218,7 @@ class Journal(_handle.Handle):
         if on_record is not None:
             opts.on_record, opts.destroy = _callbacks.RECORD, _callbacks.DESTROY
             opts.userdata = _callbacks.add(on_record)
-        pointer = ctypes.c_void_p()
-        call("orch_journal_open", ctypes.byref(opts), ctypes.byref(pointer))
-        super().__init__(pointer.value or 0, None)
+        super().__init__(self._make("orch_journal_open", ctypes.byref(opts)), None)
 
     @property
     def generation(self) -> int:
@@ -247,13 +245,9 @@ class Journal(_handle.Handle):
         opts = options(_table.orch_action_opts, kind=encode(kind), key=encode(key), policy=int(policy),
                        request=address(given), request_length=length(given), fingerprint=address(same),
                        fingerprint_length=length(same))
-        outcome, pointer = ctypes.c_uint32(), ctypes.c_void_p()
-        try:
-            call("orch_journal_begin", self._pointer, ctypes.byref(opts), ctypes.byref(outcome), ctypes.byref(pointer))
-        except BaseException:
-            lib.orch_action_unref(pointer)
-            raise
-        return Begun(choice(Begin, outcome.value), Action(pointer.value or 0))
+        outcome = ctypes.c_uint32()
+        pointer = Action._make("orch_journal_begin", self._pointer, ctypes.byref(opts), ctypes.byref(outcome))
+        return Begun(choice(Begin, outcome.value), Action(pointer))
 
     def record(self, kind: Text, key: Text, value: Payload = None) -> bool:
         """Records something whose record is the whole effect: straight to CONFIRMED. False: the same was there already.
@@ -273,6 +267,7 @@ class Journal(_handle.Handle):
         """Walks the actions in order of their intent: function(action), until one answers neither None nor 0.
 
         The answer that ended it, or 0. The callback may keep the action, and move it on."""
+        journal = self._pointer
         answers: List[int] = []
 
         def visit(pointer: int) -> int:
@@ -281,7 +276,7 @@ class Journal(_handle.Handle):
 
         key = _callbacks.add(visit)
         try:
-            ended = call("orch_journal_each", self._pointer, encode(kind_prefix), _callbacks.ACTION, key)
+            ended = call("orch_journal_each", journal, encode(kind_prefix), _callbacks.ACTION, key)
         finally:
             _callbacks.discard(key)
         return answers[-1] if ended else 0
@@ -300,6 +295,8 @@ class Journal(_handle.Handle):
         Each decision is a commit: it can be killed at any point and run again. What a probe raises is raised at the end;
         that action is UNKNOWN then.
         """
+        journal = self._pointer
+
         def ask(action: int, pointer: int) -> None:
             assert probe is not None
             reply = ProbeReply(pointer)
@@ -311,7 +308,7 @@ class Journal(_handle.Handle):
         key = _callbacks.add(ask)
         pointer = ctypes.c_void_p()
         try:
-            call("orch_journal_recover", self._pointer, encode(kind_prefix),
+            call("orch_journal_recover", journal, encode(kind_prefix),
                  _callbacks.PROBE if probe is not None else _table.orch_probe_fn(), key, ctypes.byref(pointer))
             rows = tuple(_recovery_row(pointer, index) for index in range(lib.orch_recovery_count(pointer)))
             return Recovery(rows, text(lib.orch_recovery_text(pointer)))

@@ -48,6 +48,7 @@ class Pipeline(_handle.Handle):
                  max_attempts: Optional[int] = None, max_requests: int = 0, max_tokens: int = 0, max_micro_usd: int = 0,
                  max_seconds: int = 0, answer_timeout_ms: Optional[int] = None, description: Optional[Text] = None,
                  on_record: Optional[Callable[[int], Any]] = None) -> None:
+        owner = context._pointer
         flags = (_table.ORCH_PIPELINE_RESUME if resume else 0) | (0 if review else _table.ORCH_PIPELINE_NO_REVIEW)
         opts = options(_table.orch_pipeline_opts, flags=flags, state_dir=encode_path(state_dir), idea=encode(idea),
                        anchor_path=optional_path(anchor_path), repo_dir=optional_path(repo_dir),
@@ -58,15 +59,13 @@ class Pipeline(_handle.Handle):
         if on_record is not None:
             opts.on_record, opts.on_record_destroy = _callbacks.RECORD, _callbacks.DESTROY
             opts.on_record_userdata = _callbacks.add(on_record)
-        pointer = ctypes.c_void_p()
-        call("orch_pipeline_new", context._pointer, ctypes.byref(opts), ctypes.byref(pointer))
-        super().__init__(pointer.value or 0, context)
+        super().__init__(self._make("orch_pipeline_new", owner, ctypes.byref(opts)), context)
         self._broker: Optional[Broker] = None
         self._journal: Optional[Journal] = None
         self._source: Source[Event] = Source("Pipeline.events()")
         source = self._source
         key = _callbacks.add(lambda line: _event(source, line), source.end)
-        call("orch_pipeline_on_event", pointer, _callbacks.PIPELINE_EVENT, key, _callbacks.DESTROY)
+        call("orch_pipeline_on_event", self._pointer, _callbacks.PIPELINE_EVENT, key, _callbacks.DESTROY)
 
     def _init_borrowed(self) -> None:
         raise TypeError("a Pipeline is made by its constructor")
@@ -101,12 +100,12 @@ class Pipeline(_handle.Handle):
 
     def on_event(self, function: Optional[Callable[[Event], Any]]) -> None:
         """Has each event given to `function`. It replaces the one before."""
-        self._pointer  # pylint: disable=pointless-statement
+        self._check_open()
         self._source.listener = function
 
     def events(self) -> Stream[Event]:
         """What happens from now on, for `async for`; ends after {"event": "end", ...}."""
-        self._pointer  # pylint: disable=pointless-statement
+        self._check_open()
         return self._source.stream(self.context)
 
     def start(self) -> None:
@@ -124,6 +123,7 @@ class Pipeline(_handle.Handle):
         NeedsHuman: it waits for answers that nobody will give. Error ENOSPC, EPOISONED and others: this instance can
         not go on; the run can be resumed.
         """
+        self._check_open()
         completion: "Completion[RunState]" = Completion(self.context, "Pipeline.run()")
 
         def look() -> bool:

@@ -96,10 +96,9 @@ class Sandbox(_handle.Handle):
         opts = sandbox_options(label=label, root=root, net=net, least_rung=least_rung, setup_timeout_ms=setup_timeout_ms,
                                max_processes=max_processes, max_open_files=max_open_files, max_file_mib=max_file_mib,
                                tmp_mib=tmp_mib, max_memory_mib=max_memory_mib)
-        pointer = ctypes.c_void_p()
-        call("orch_sandbox_new", context._pointer, ctypes.byref(opts), ctypes.byref(pointer))
+        pointer = self._make("orch_sandbox_new", context._pointer, ctypes.byref(opts))
         self._init_borrowed()
-        super().__init__(pointer.value or 0, context)
+        super().__init__(pointer, context)
 
     def _init_borrowed(self) -> None:
         self._started: "Optional[Completion[None]]" = None
@@ -135,6 +134,7 @@ class Sandbox(_handle.Handle):
         Unenforceable: what the host can not give, why, and the remedy; Error ESYS with its step; ENOENT: a host path is
         missing; EDENIED, ETOOBIG: an Access.OWN tree can not be handed over; EHELPER; TimedOut.
         """
+        pointer = self._pointer
         completion: "Completion[None]" = Completion(self.context, "Sandbox.start()")
 
         def started(_sandbox: int, error: Optional[int]) -> None:
@@ -144,7 +144,7 @@ class Sandbox(_handle.Handle):
                 completion.finish(None)
 
         key = _callbacks.add(started, completion.abandon)
-        call("orch_sandbox_start", self._pointer, _callbacks.SANDBOX_START, key, _callbacks.DESTROY)
+        call("orch_sandbox_start", pointer, _callbacks.SANDBOX_START, key, _callbacks.DESTROY)
         self._started = completion
         return completion.keep(self)
 
@@ -179,6 +179,7 @@ class Sandbox(_handle.Handle):
 
         Error ESTATE: not started, or over; ESYS with errno ECONNREFUSED: nobody listens.
         """
+        pointer = self._pointer
         completion: "Completion[socket.socket]" = Completion(self.context, "Sandbox.connect()")
 
         def connected(fd: int, error: Optional[int]) -> None:
@@ -190,7 +191,7 @@ class Sandbox(_handle.Handle):
             completion.finish(made)
 
         key = _callbacks.add(connected, completion.abandon)
-        call("orch_sandbox_connect", self._pointer, port, _callbacks.SANDBOX_CONNECT, key, _callbacks.DESTROY)
+        call("orch_sandbox_connect", pointer, port, _callbacks.SANDBOX_CONNECT, key, _callbacks.DESTROY)
         return completion.keep(self)
 
     def spawn(self, argv: Iterable[Path], *, env: Optional[Mapping[str, str]] = None, cwd: Optional[Path] = None,

@@ -54,7 +54,7 @@ class Proc(_handle.Handle):
 
     def wait(self) -> "Completion[int]":
         """Its end: 0..255 the exit code, 256 + signal if it was ended by one. An Error if it could not be started."""
-        self._pointer  # pylint: disable=pointless-statement
+        self._check_open()
         return self._state.end.keep(self)
 
     def exit_wait(self, timeout_ms: int = -1) -> int:
@@ -67,7 +67,7 @@ class Proc(_handle.Handle):
 
     def events(self) -> Stream[ProcEvent]:
         """What happened to it, from the start, for `async for`."""
-        self._pointer  # pylint: disable=pointless-statement
+        self._check_open()
         return self._state.source.stream(self.context, list(self._state.history))
 
     def _init_borrowed(self) -> None:
@@ -141,9 +141,7 @@ def spawn(function: str, owner: _handle.Handle, argv: Iterable[Path], env: Optio
     state = _ProcState(context, owner, on_event)
     opts.event, opts.destroy = _callbacks.PROC, _callbacks.DESTROY
     opts.userdata = _callbacks.add(state.happened, state.gone)
-    made = ctypes.c_void_p()
-    call(function, pointer, ctypes.byref(opts), ctypes.byref(made))
-    return state.adopt(made.value or 0, borrowed=False)
+    return state.adopt(Proc._make(function, pointer, ctypes.byref(opts)), borrowed=False)
 
 
 class Scope(_handle.Handle):
@@ -166,14 +164,13 @@ class Scope(_handle.Handle):
                  setup_timeout_ms: Optional[int] = None) -> None:
         opts = options(_table.orch_scope_opts, label=encode(label), least_rung=least_rung,
                        setup_timeout_ms=setup_timeout_ms)
-        pointer = ctypes.c_void_p()
-        call("orch_scope_new", context._pointer, ctypes.byref(opts), ctypes.byref(pointer))
-        super().__init__(pointer.value or 0, context)
+        super().__init__(self._make("orch_scope_new", context._pointer, ctypes.byref(opts)), context)
 
     # --- start -----------------------------------------------------------------------------------------------------
 
     def start(self) -> "Completion[None]":
         """That its namespace stands. Unenforceable: the host can not give least_rung. Error EHELPER, ESYS."""
+        self._check_open()
         completion: "Completion[None]" = Completion(self.context, "Scope.start()")
 
         def look() -> bool:
@@ -217,10 +214,10 @@ class Scope(_handle.Handle):
 
         The certificate comes at `deadline_ms` at the latest (0: 10000). A scope that is over gives its own again.
         """
-        opts = options(_table.orch_stop_opts, grace_ms=grace_ms, deadline_ms=deadline_ms)
+        pointer, opts = self._pointer, options(_table.orch_stop_opts, grace_ms=grace_ms, deadline_ms=deadline_ms)
         completion: "Completion[Death]" = Completion(self.context, "Scope.stop()")
-        key = _callbacks.add(lambda _scope, pointer: completion.finish(death.read(pointer)), completion.abandon)
-        call("orch_scope_stop", self._pointer, ctypes.byref(opts), _callbacks.DEATH, key, _callbacks.DESTROY)
+        key = _callbacks.add(lambda _scope, end: completion.finish(death.read(end)), completion.abandon)
+        call("orch_scope_stop", pointer, ctypes.byref(opts), _callbacks.DEATH, key, _callbacks.DESTROY)
         return completion
 
     def stop_wait(self, *, grace_ms: int = 0, deadline_ms: int = 0) -> Death:
@@ -238,8 +235,9 @@ class Scope(_handle.Handle):
     def on_death(self, function: Callable[[Death], Any]) -> None:
         """Has the certificate of an end that nobody requested (the leader's exit, the helper's death) given to
         `function`. It replaces the one before."""
-        key = _callbacks.add(lambda _scope, pointer: function(death.read(pointer)))
-        call("orch_scope_on_death", self._pointer, _callbacks.DEATH, key, _callbacks.DESTROY)
+        pointer = self._pointer
+        key = _callbacks.add(lambda _scope, end: function(death.read(end)))
+        call("orch_scope_on_death", pointer, _callbacks.DEATH, key, _callbacks.DESTROY)
 
     # --- looking ---------------------------------------------------------------------------------------------------
 
