@@ -40,7 +40,7 @@ public actor Executor {
         /// Any program: packet on stdin, workspace as working directory.
         case command([String])
         /// A function of the host. It runs in a task of its own and may take its time; what it returns is the job's
-        /// status. Throwing drops the job unfinished, which is a failed attempt. When the job is stopped for its
+        /// status. What it throws becomes the job's message, with the status -1. When the job is stopped for its
         /// time, programs that the function awaits in the job's sandbox end, and its task is not cancelled.
         case callback(@Sendable (Job) async throws -> Int32)
     }
@@ -139,7 +139,13 @@ private func onJob(_ userdata: UnsafeMutableRawPointer?, _ job: OpaquePointer?) 
     guard let executor = host.loop.executor else { return }
     let job = Job(Handle(orch_job_ref(job), executor, orch_job_unref), nil)
     Task {
-        let status = try await host.work(job)
-        try await job.finish(status)
+        // Finished explicitly, also after a failure: whoever runs the job has a reference too, so that dropping ours
+        // would tell nobody. It may have ended meanwhile.
+        do {
+            let status = try await host.work(job)
+            try? await job.finish(status)
+        } catch {
+            try? await job.finish(-1, "\(error)")
+        }
     }
 }

@@ -28,7 +28,7 @@ public struct JobEndKind: OrchConstant {
     /// No event for the stall time; killed.
     public static let stalled = Self(ORCH_JOB_STALLED)
     public static let timedOut = Self(ORCH_JOB_TIMED_OUT)
-    /// Could not be started, or its event stream was broken, or a host's function dropped it.
+    /// Could not be started, or its event stream was broken.
     public static let failed = Self(ORCH_JOB_FAILED)
     /// Did not exit after its result; killed after the grace period.
     public static let hung = Self(ORCH_JOB_HUNG)
