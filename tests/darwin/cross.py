@@ -1,9 +1,10 @@
 """
 Configures and builds liborch for macOS on Linux with the project's own meson.build.
 
-What stands in for a Mac: zig's clang, Apple's headers and list of libSystem's symbols; of the libraries that liborch uses, the Linux
-headers (through a folder of links, so that glibc's own headers stay out of sight) and a .tbd file each with the names that the Linux
-library exports. So a name that neither libSystem nor one of those libraries has does not link.
+What stands in for a Mac: zig's clang, Apple's headers and list of libSystem's symbols; of the libraries that liborch
+uses, the Linux headers (through a folder of links, so that glibc's own headers stay out of sight) and a .tbd file each
+with the names that the Linux library exports. So a name that neither libSystem nor one of those libraries has does
+not link.
 """
 import os
 import pathlib
@@ -17,10 +18,11 @@ LIBRARIES = {
     "jansson": ("jansson", ["jansson.h", "jansson_config.h"]),
     "libcurl": ("curl", ["curl"]),
     "libmicrohttpd": ("microhttpd", ["microhttpd.h"]),
-    "libxml-2.0": ("xml2", ["libxml", "unicode"]),
+    "libxml-2.0": ("xml2", ["libxml", "unicode"]),  # Debian's is built with ICU
     "libsodium": ("sodium", ["sodium.h", "sodium"]),
 }
 TARGETS = {"aarch64-macos": "arm64", "x86_64-macos": "x86_64"}
+OLDEST = "13.0"  # of macOS: a call of anything younger does not compile
 OTHER_PLACE = "/opt/orch-cross/lib"  # in the install names of the libraries that are only stood in for
 
 WRAPPER = """#!/bin/sh
@@ -35,7 +37,7 @@ case " $* " in
 *" -c "* | *" -E "*) set -- -fno-sanitize=undefined "$@" ;;
 *) set -- -fno-sanitize=undefined -rtlib=none "$@" ;;
 esac
-exec {zig} cc -target {target} "$@"
+exec {zig} cc -target {target}.{oldest} "$@"
 """
 
 CROSS_FILE = """[binaries]
@@ -124,7 +126,7 @@ def prepare(place: pathlib.Path, zig: str, target: str) -> None:
     for folder in ("include", "lib", "pkgconfig"):
         (place / folder).mkdir(parents=True)
     cache = place.parent / "zig-cache"
-    write_script(place / "cc", WRAPPER.format(zig=zig, target=target, cache=cache))
+    write_script(place / "cc", WRAPPER.format(zig=zig, target=target, oldest=OLDEST, cache=cache))
     write_script(place / "ar", f'#!/bin/sh\nexec {zig} ar "$@"\n')
     for package, (library, headers) in LIBRARIES.items():
         stand_in(place, package, library, headers)
@@ -134,11 +136,15 @@ def prepare(place: pathlib.Path, zig: str, target: str) -> None:
 
 def build(source: pathlib.Path, place: pathlib.Path, folder: pathlib.Path, keep_going: bool = False) -> None:
     """Every target of the project, tests left out."""
-    environment = {name: value for name, value in os.environ.items() if name not in ("CFLAGS", "LDFLAGS", "CC", "DESTDIR")}
+    unwanted = ("CFLAGS", "LDFLAGS", "CC", "DESTDIR")
+    environment = {name: value for name, value in os.environ.items() if name not in unwanted}
     if not (folder / "build.ninja").exists():
         shutil.rmtree(folder, ignore_errors=True)
-        done = subprocess.run(["meson", "setup", folder, source, "--cross-file", place / "cross.ini", "-Dtests=disabled",
-                               "-Dexamples=disabled"], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        command = ["meson", "setup", folder, source, "--cross-file", place / "cross.ini", "-Dtests=disabled",
+                   "-Dexamples=disabled"]
+        # In `place`: zig leaves an empty file where meson asks for its version.
+        done = subprocess.run(command, cwd=place, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True)
         if done.returncode:
             raise Failed(f"meson setup for {place.name}:\n{done.stdout}{done.stderr}")
     done = subprocess.run(["ninja", "-C", folder, "-j2", *(["-k0"] if keep_going else [])], env=environment,

@@ -23,6 +23,7 @@ class MachO:
     cpu: str = ""
     kind: str = ""
     platform: int = 0
+    oldest: str = ""
     install_name: str = ""
     loads: list[str] = field(default_factory=list)
     exported: set[str] = field(default_factory=set)
@@ -65,7 +66,8 @@ def read(path: pathlib.Path) -> MachO:
             else:
                 found.loads.append(name)
         elif command == LC_BUILD_VERSION:
-            found.platform = struct.unpack_from("<I", image, at + 8)[0]
+            found.platform, oldest = struct.unpack_from("<2I", image, at + 8)
+            found.oldest = f"{oldest >> 16}.{oldest >> 8 & 255}"
         elif command == LC_SYMTAB:
             symbols = at
         at += size
