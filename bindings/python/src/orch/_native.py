@@ -36,7 +36,9 @@ lib = _Functions()
 def call(name: str, *arguments: Any, allow: Tuple[int, ...] = ()) -> int:
     """Calls a function whose last parameter is `reterr` and returns its code; raises Error below 0.
 
-    Codes in `allow` are returned too. What a callback raised meanwhile is raised here, before anything else.
+    Codes in `allow` are returned too, unless they name a step: then the code is the end of what was waited for (a set-up
+    that was not done in its own time), and not that of the waiting.
+    What a callback raised meanwhile is raised here, before anything else.
     """
     function = getattr(lib, name)
     pointer = ctypes.c_void_p()
@@ -47,8 +49,10 @@ def call(name: str, *arguments: Any, allow: Tuple[int, ...] = ()) -> int:
         code = function(*arguments, ctypes.byref(pointer))
     finally:
         _callbacks.leave(frame)
-        if code < 0 and code not in allow:
+        if code < 0:
             failure = error_of(pointer.value, code)
+            if code in allow and not failure.step:
+                failure = None
         lib.orch_error_free(pointer)
     frame.raise_first(failure)
     if failure is not None:

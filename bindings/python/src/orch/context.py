@@ -4,15 +4,25 @@ import asyncio
 import ctypes
 import select
 import time
-from typing import Any, Callable, Coroutine, List, Optional, Set
+from typing import Any, Callable, Coroutine, List, Optional, Protocol, Set
 
 from . import _callbacks, _handle, _table
 from ._enums import LogLevel, choice
-from ._errors import ClosedError, Code, Deadlock, make_error
+from ._errors import ClosedError, Code, Deadlock, Forked, make_error
 from ._native import Path, call, checked, lib, optional_path, options, text
+
+#: What Context.close() gives jobs to end, which is what a stop is given for its certificate.
+JOBS_END_S = 10
 
 #: Called with the level and the line. It must not call the library.
 LogFunction = Callable[[LogLevel, str], Any]
+
+
+class Ending(Protocol):
+    """What has to end before its context can."""
+
+    def stop(self) -> None:
+        """Makes it end soon."""
 
 
 class Context(_handle.Handle):
@@ -48,6 +58,8 @@ class Context(_handle.Handle):
         self._watchers: List[Callable[[], bool]] = []
         self._looking = False
         self._tasks: "Set[asyncio.Task[Any]]" = set()
+        #: Jobs that have not ended: the library keeps their sandboxes and this context until they have.
+        self.jobs: "Set[Ending]" = set()
         super().__init__(pointer, None)
 
     # --- driving ---------------------------------------------------------------------------------------------------
@@ -196,6 +208,10 @@ class Context(_handle.Handle):
     def close(self) -> None:
         """Closes every handle in it, then itself: the helper ends, and what still runs is killed."""
         self.detach()
+        for task in list(self._tasks):
+            task.cancel()
+        for job in list(self.jobs):
+            job.stop()
         _handle.close_children(self)
         super().close()
         self._look()
@@ -203,7 +219,27 @@ class Context(_handle.Handle):
 
     def _release(self, pointer: int) -> None:
         self.detach()
+        raised: Optional[BaseException] = None
+        try:
+            self._end_jobs(pointer)
+        except BaseException as error:  # pylint: disable=broad-except
+            raised = error
         super()._release(pointer)
+        if raised is not None:
+            raise raised
+
+    def _end_jobs(self, pointer: int) -> None:
+        """A job that has not ended would keep the context, and its load alive: this runs the loop until they have."""
+        end = time.monotonic() + JOBS_END_S
+        for job in list(self.jobs):
+            job.stop()
+        while self.jobs and time.monotonic() < end:
+            try:
+                call("orch_ctx_process", pointer)
+            except (Deadlock, Forked):
+                return  # in a callback the loop goes on anyway; in a forked child there is none
+            if self.jobs:
+                select.select([lib.orch_ctx_fd(pointer)], [], [], 0.1)
 
 
 def _log_call(log: LogFunction) -> Callable[[int, bytes], None]:

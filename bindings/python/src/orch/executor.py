@@ -9,8 +9,8 @@ from typing import Any, Awaitable, Callable, Iterable, NamedTuple, Optional, Uni
 from . import _callbacks, _handle, _table
 from ._completion import Completion, Source, Stream
 from ._enums import Api, ExecutorKind, JobEnd, JobEvent, choice
-from ._errors import Code, Error, make_error
-from ._native import Path, Text, call, encode, lib, optional_path, options, strings, text
+from ._errors import Code, Error, Forked, make_error
+from ._native import Path, Text, call, encode, lib, optional_path, options, plain, strings, text
 from .context import Context
 from .sandbox import Sandbox
 
@@ -103,10 +103,14 @@ JobFunction = Callable[[Job], Union[None, Any, Awaitable[Any]]]
 class _JobState:
     """What C's events go to. It does not keep the Job alive."""
 
-    def __init__(self, context: Context, on_event: Optional[Callable[[JobLine], Any]]) -> None:
+    def __init__(self, context: Context, sandbox: Sandbox, on_event: Optional[Callable[[JobLine], Any]]) -> None:
         self.end: "Completion[JobResult]" = Completion(context, "Job.wait()")
         self.source: Source[JobLine] = Source("Job.events()")
         self.source.listener = on_event
+        self._jobs = context.jobs
+        self._sandbox: Optional[int] = sandbox._pointer
+        plain("orch_sandbox_ref", self._sandbox)
+        self._jobs.add(self)
 
     def said(self, _job: int, event: int, line: bytes) -> None:
         """The event callback."""
@@ -123,8 +127,21 @@ class _JobState:
 
     def gone(self) -> None:
         """Nothing more comes."""
+        self._jobs.discard(self)
+        sandbox, self._sandbox = self._sandbox, None
         self.source.end()
         self.end.abandon()
+        if sandbox is not None:
+            plain("orch_sandbox_unref", sandbox)
+
+    def stop(self) -> None:
+        """For the end of the context: its program is killed with its sandbox."""
+        scope = lib.orch_sandbox_scope(self._sandbox)
+        if scope:
+            try:
+                call("orch_scope_stop", scope, None, _table.orch_death_fn(), None, _table.orch_destroy_fn())
+            except Forked:
+                pass
 
 
 class Executor(_handle.Handle):
@@ -210,7 +227,7 @@ class Executor(_handle.Handle):
         """
         executor, inside = self._pointer, sandbox._pointer
         opts = options(_table.orch_job_opts, packet=encode(packet), timeout_ms=timeout_ms, stall_ms=stall_ms)
-        state = _JobState(self.context, on_event)
+        state = _JobState(self.context, sandbox, on_event)
         opts.event, opts.done, opts.destroy = _callbacks.JOB_EVENT, _callbacks.JOB_DONE, _callbacks.DESTROY
         opts.userdata = _callbacks.add(state.heard, state.gone)
         return Job(Job._make("orch_executor_run", executor, inside, ctypes.byref(opts)), self.context, state)
@@ -223,11 +240,14 @@ def _job_call(context: Context, function: JobFunction) -> Callable[[int], None]:
         living = owner()
         assert living is not None  # callbacks run only inside its calls
         job = Job._borrow(pointer, living)
+        answer = None
         try:
             answer = function(job)
             if inspect.iscoroutine(answer):
                 living.spawn_task(_finish_later(answer, job))
         except BaseException as error:
+            if inspect.iscoroutine(answer):
+                answer.close()
             _give_up(job, f"the host's executor failed: {error!r}")
             raise
 
