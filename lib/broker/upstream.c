@@ -453,14 +453,6 @@ static void on_multi_due(void *userdata)
 	act(userdata, CURL_SOCKET_TIMEOUT, 0);
 }
 
-static bool is_nameless_unix_socket(int fd)
-{
-	struct sockaddr_storage address;
-	socklen_t size = sizeof(address);
-	return getsockname(fd, (struct sockaddr *)&address, &size) == 0 &&
-	       address.ss_family == AF_UNIX && size == sizeof(sa_family_t);
-}
-
 /*
  * libcurl makes the pair of its curl_multi_wakeup() without close-on-exec and keeps it to itself.
  * The pair gets the two lowest free descriptors; it is known by the byte that a wake-up puts into
@@ -469,7 +461,7 @@ static bool is_nameless_unix_socket(int fd)
 static void close_wakeup_pair_on_exec(CURLM *multi, const int candidates[2])
 {
 	int waiting = 0;
-	if (!is_nameless_unix_socket(candidates[0]) || !is_nameless_unix_socket(candidates[1]) ||
+	if (!orch_socket_is_nameless(candidates[0]) || !orch_socket_is_nameless(candidates[1]) ||
 	    ioctl(candidates[0], FIONREAD, &waiting) < 0 || waiting)
 		return;
 	curl_multi_wakeup(multi);

@@ -19,6 +19,8 @@ int orch_pipe(int ends[2]);
 int orch_socket(int family, int type, int protocol);
 /* The connection does not block. */
 int orch_accept(int listen_fd);
+/* An AF_UNIX socket without an address: one of a pair, or not bound yet. */
+bool orch_socket_is_nameless(int fd);
 /* send(2) that raises no SIGPIPE. */
 ssize_t orch_send(int fd, const void *bytes, size_t length);
 /* A file without a path that holds `bytes`, positioned at its beginning; nobody can write to it any

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/sysctl.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "../os.h"
@@ -71,6 +72,15 @@ int orch_accept(int listen_fd)
 	if (no_sigpipe(fd) < 0 && errno != EINVAL)
 		return close_with(fd, errno);
 	return fd;
+}
+
+bool orch_socket_is_nameless(int fd)
+{
+	struct sockaddr_un address = {0};
+	socklen_t size = sizeof(address);
+	/* Here its address is given with a path, of no length. */
+	return getsockname(fd, (struct sockaddr *)&address, &size) == 0 &&
+	       address.sun_family == AF_UNIX && address.sun_path[0] == '\0';
 }
 
 ssize_t orch_send(int fd, const void *bytes, size_t length)

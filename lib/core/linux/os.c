@@ -28,6 +28,14 @@ int orch_accept(int listen_fd)
 	return accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 }
 
+bool orch_socket_is_nameless(int fd)
+{
+	struct sockaddr_storage address;
+	socklen_t size = sizeof(address);
+	return getsockname(fd, (struct sockaddr *)&address, &size) == 0 &&
+	       address.ss_family == AF_UNIX && size == sizeof(sa_family_t);
+}
+
 ssize_t orch_send(int fd, const void *bytes, size_t length)
 {
 	return send(fd, bytes, length, MSG_NOSIGNAL);
