@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from typing import Any
 root = pathlib.Path(os.environ.get("ORCH_SOURCE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
 build = pathlib.Path(os.environ.get("ORCH_BUILD_ROOT", root / "build"))
 library = build / "lib" / "liborch.so"
+# Meson's, for the library of this build: programs that are built here would take that one instead of their own.
+os.environ.pop("LD_LIBRARY_PATH", None)
 
 
 def interface() -> dict[str, Any]:
@@ -44,6 +47,12 @@ def compilers() -> list[tuple[str, str]]:
         if path and shutil.which(cxx):
             found.setdefault(os.path.realpath(path), (c, cxx))
     return list(found.values())
+
+
+def loaded_library(program: pathlib.Path) -> str:
+    """The liborch.so that it loads when it starts, or "" if none."""
+    found = re.search(r"liborch\.so\S* => (\S+)", must("ldd", program))
+    return os.path.realpath(found[1]) if found else ""
 
 
 def scratch() -> tempfile.TemporaryDirectory[str]:
