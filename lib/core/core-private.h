@@ -32,8 +32,8 @@ orch_error *orch_error_copy(const orch_error *error);
 
 /*
  * Checks an options structure: `size` as given by the caller against what this library knows. Copies it into
- * `known` (zero-filled past the caller's size). An unknown tail that is not zero gives ORCH_E2BIG. NULL opts
- * leave `known` all zero but for its size.
+ * `known` (zero-filled past the caller's size). An unknown tail that is not zero gives ORCH_E2BIG, and `known` is
+ * the head all the same: the caller has a destroy function to run. NULL opts leave `known` all zero but for its size.
  */
 int32_t orch_opts_read(const void *opts, void *known, size_t known_size, const char *type_name,
 		       orch_error **reterr);

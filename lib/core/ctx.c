@@ -128,8 +128,10 @@ int32_t orch_ctx_new(const struct orch_ctx_opts *opts, orch_ctx **ret_ctx, orch_
 {
 	struct orch_ctx_opts known;
 	int32_t code = orch_opts_read(opts, &known, sizeof(known), "orch_ctx_opts", reterr);
-	if (code < 0)
+	if (code < 0) {
+		drop_log(&known);
 		return code;
+	}
 	if (!ret_ctx || (known.helper_path && known.helper_path[0] != '/')) {
 		drop_log(&known);
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "%s",

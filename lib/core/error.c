@@ -141,13 +141,13 @@ int32_t orch_opts_read(const void *opts, void *known, size_t known_size, const c
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
 				 "%s.size is %u: call %s_init() before filling it in", type_name, size,
 				 type_name);
+	memcpy(known, opts, size < known_size ? size : known_size);
+	*(uint32_t *)known = (uint32_t)known_size;
 	for (size_t i = known_size; i < size; i++)
 		if (((const unsigned char *)opts)[i] != 0)
 			return orch_fail(reterr, ORCH_E2BIG, 0, NULL,
 					 "%s has a value at byte %zu that liborch %s does not know: use a "
 					 "newer library",
 					 type_name, i, ORCH_VERSION_STRING);
-	memcpy(known, opts, size < known_size ? size : known_size);
-	*(uint32_t *)known = (uint32_t)known_size;
 	return 0;
 }

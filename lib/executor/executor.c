@@ -199,9 +199,8 @@ int32_t orch_executor_new(orch_ctx *ctx, const struct orch_executor_opts *opts,
 	orch_executor *executor;
 	int32_t code = orch_opts_read(opts, &known, sizeof(known), "orch_executor_opts", reterr);
 
-	if (code < 0)
-		return code;
-	code = orch_ctx_check(ctx, reterr);
+	if (code == 0)
+		code = orch_ctx_check(ctx, reterr);
 	if (code == 0 && ret_executor == NULL)
 		code = orch_fail(reterr, ORCH_EINVAL, 0, NULL, "ret_executor is NULL");
 	if (code == 0)

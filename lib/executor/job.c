@@ -591,9 +591,8 @@ int32_t orch_executor_run(orch_executor *executor, orch_sandbox *sandbox, const 
 	orch_job *job;
 	int32_t code = orch_opts_read(opts, &known, sizeof(known), "orch_job_opts", reterr);
 
-	if (code < 0)
-		return code;
-	code = check_run(executor, sandbox, &known, reterr);
+	if (code == 0)
+		code = check_run(executor, sandbox, &known, reterr);
 	job = code == 0 ? calloc(1, sizeof(*job)) : NULL;
 	if (job == NULL) {
 		if (known.destroy != NULL)
