@@ -13,6 +13,7 @@ struct orch_death {
 	char *reason;
 	char *text;
 	uint64_t pidns_inode;
+	uint32_t rung;
 	uint32_t alive;
 	int64_t requested_ms;
 	int64_t last_death_us;
@@ -44,6 +45,10 @@ static char *mechanism_text(uint32_t flags)
 	add_part(&buf, flags & WIRE_DEATH_CGROUP_KILL, "cgroup.kill");
 	add_part(&buf, flags & WIRE_DEATH_INIT_KILLED,
 		 "SIGKILL to the PID namespace's init by pidfd");
+	add_part(&buf, flags & WIRE_DEATH_UID_KILLED, "SIGKILL to every process of the scope's own uid");
+	add_part(&buf, flags & WIRE_DEATH_LINEAGE_KILLED,
+		 "SIGKILL to every descendant that was found and to their process groups");
+	add_part(&buf, flags & WIRE_DEATH_UNUSED, "nothing had to be killed");
 	return take(&buf);
 }
 
@@ -51,7 +56,7 @@ static char *proof_text(const struct death_facts *facts)
 {
 	struct orch_buf buf = {0};
 	bool dead = facts->verdict == ORCH_DEATH_DEAD;
-	add_part(&buf, dead && facts->flags & WIRE_DEATH_NEVER_STOOD,
+	add_part(&buf, dead && facts->flags & (WIRE_DEATH_NEVER_STOOD | WIRE_DEATH_UNUSED),
 		 "no program had been started");
 	add_part(&buf, facts->flags & WIRE_DEATH_INIT_REAPED,
 		 "waitid() on init returned, so its PID namespace is empty");
@@ -59,6 +64,8 @@ static char *proof_text(const struct death_facts *facts)
 		 "the host's pidfd of init reports its end, so its PID namespace is empty");
 	add_part(&buf, facts->flags & WIRE_DEATH_CGROUP_EMPTY, "cgroup.events says populated 0");
 	add_part(&buf, facts->flags & WIRE_DEATH_CGROUP_GONE, "the cgroup leaf is removed");
+	add_part(&buf, facts->flags & WIRE_DEATH_UID_EMPTY,
+		 "twice in a row no process had the scope's own uid, real or effective");
 	return take(&buf);
 }
 
@@ -82,8 +89,13 @@ static char *whole_text(const struct orch_death *death)
 	orch_buf_printf(&buf, "%s  scope %s", orch_death_verdict_name(death), death->scope);
 	if (strcmp(death->label, death->scope) != 0)
 		orch_buf_printf(&buf, " (%s)", death->label);
-	orch_buf_printf(&buf, ", PID namespace %llu\n", (unsigned long long)death->pidns_inode);
-	orch_buf_printf(&buf, "  requested  %s, %u alive besides init\n", when, death->alive);
+	if (death->rung == ORCH_RUNG_SUBREAPER) {
+		orch_buf_puts(&buf, ", members found by descent\n");
+		orch_buf_printf(&buf, "  requested  %s, %u known to live\n", when, death->alive);
+	} else {
+		orch_buf_printf(&buf, ", PID namespace %llu\n", (unsigned long long)death->pidns_inode);
+		orch_buf_printf(&buf, "  requested  %s, %u alive besides init\n", when, death->alive);
+	}
 	orch_buf_printf(&buf, "  killed by  %s\n", death->mechanism);
 	if (death->proof[0])
 		orch_buf_printf(&buf, "  proof      %s\n", death->proof);
@@ -113,6 +125,13 @@ static void death_free(orch_death *death)
 	free(death);
 }
 
+uint32_t death_verdict(uint32_t rung, uint32_t verdict, uint32_t flags)
+{
+	const uint32_t sure = WIRE_DEATH_UID_EMPTY | WIRE_DEATH_NEVER_STOOD | WIRE_DEATH_UNUSED;
+	bool says_dead = verdict == ORCH_DEATH_DEAD || verdict == ORCH_DEATH_DEAD_UNREAPED;
+	return rung == ORCH_RUNG_SUBREAPER && says_dead && !(flags & sure) ? ORCH_DEATH_UNVERIFIABLE : verdict;
+}
+
 orch_death *death_new(struct orch_scope *scope, const struct death_facts *facts)
 {
 	orch_death *death = calloc(1, sizeof(*death));
@@ -126,6 +145,7 @@ orch_death *death_new(struct orch_scope *scope, const struct death_facts *facts)
 	death->proof = proof_text(facts);
 	death->reason = strdup(facts->reason);
 	death->pidns_inode = scope->pidns_inode;
+	death->rung = scope->rung;
 	death->alive = facts->alive;
 	death->requested_ms = facts->requested_ms;
 	death->last_death_us = facts->last_death_us;

@@ -4,7 +4,12 @@
 #include <limits.h>
 #include <signal.h>
 
+#include "../core/os.h"
 #include "scope-private.h"
+
+#ifndef SIGRTMAX /* no real-time signals */
+#define SIGRTMAX (NSIG - 1)
+#endif
 
 /* --- life ------------------------------------------------------------------------------ */
 
@@ -158,9 +163,9 @@ static int32_t make_strings(const struct orch_proc_opts *opts, struct wire_packe
 	if (buf.length - before > WIRE_STRINGS_MAX)
 		return orch_fail(reterr, ORCH_ETOOBIG, 0, NULL, "argv and envp exceed 1 MiB");
 
-	int fd = orch_fds_sealed("orch-strings", buf.data, buf.length);
+	int fd = orch_sealed_file("orch-strings", buf.data, buf.length);
 	if (fd < 0)
-		return orch_fail(reterr, ORCH_ESYS, -fd, "memfd",
+		return orch_fail(reterr, ORCH_ESYS, errno, "memfd",
 				 "argv and envp could not be put into a memory file");
 	packet->fds[packet->fd_count++] = fd;
 	return 0;

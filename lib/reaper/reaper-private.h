@@ -43,13 +43,6 @@ int32_t orch_scope_spawn_probe(orch_scope *scope, const char *probe,
 			       const struct orch_proc_opts *opts, orch_proc **ret_proc,
 			       orch_error **reterr);
 
-/*
- * fds.c of the system. Both give a negative errno on failure. A pipe whose ends are close-on-exec; a file of these
- * bytes without a name, at its start, that nobody who gets the fd can change.
- */
-int orch_fds_pipe(int ends[2]);
-int orch_fds_sealed(const char *name, const void *bytes, size_t length);
-
 /* 0, or why the helper could not be found: used by doctor-like callers. Absolute path, caller
  * frees. */
 int32_t orch_reaper_find_helper(orch_ctx *ctx, char **ret_path, orch_error **reterr);

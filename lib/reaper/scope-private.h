@@ -87,7 +87,7 @@ struct orch_scope {
 	bool death_told;
 	orch_error *start_error;
 
-	uint32_t rung;
+	uint32_t rung, least_rung;
 	int32_t init_pid;
 	int init_fd; /* a watch */
 	uint64_t pidns_inode;
@@ -106,6 +106,7 @@ struct orch_scope {
 	orch_source *watchdog;	 /* the helper should have answered */
 	orch_source *init_watch; /* after the helper's death */
 	orch_source *later;	 /* callbacks that a setter may not make */
+	struct lineage *lineage; /* of the judge, where there is no closed set */
 	struct census_entry *survivors;
 	uint32_t survivor_count;
 	orch_death *death;
@@ -138,6 +139,9 @@ int32_t check_may_wait(orch_ctx *ctx, orch_error **reterr);
 void judge_begin(struct orch_scope *scope);
 /* The proof, or at the deadline what can be said without. */
 void judge_look(struct orch_scope *scope);
+/* A program runs: remembered where the host would have to find the members by descent. */
+void judge_note_program(struct orch_scope *scope, int32_t pid);
+void judge_free(struct orch_scope *scope);
 
 struct orch_proc {
 	atomic_uint references;
@@ -174,6 +178,12 @@ struct death_facts {
 	uint32_t alive;
 	int64_t requested_ms;
 };
+
+/*
+ * What may be certified: by descent nobody can say DEAD, unless no program ever ran or the scope had a uid of its own.
+ * The helper's word against this becomes UNVERIFIABLE.
+ */
+uint32_t death_verdict(uint32_t rung, uint32_t verdict, uint32_t flags);
 
 /* NULL without memory. Takes the scope's survivors. */
 orch_death *death_new(struct orch_scope *scope, const struct death_facts *facts);

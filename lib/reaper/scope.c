@@ -45,6 +45,7 @@ static void scope_free(struct orch_scope *scope)
 	orch_source_remove(scope->later);
 	orch_close_fd(&scope->init_fd);
 	orch_close_fd(&scope->listener_fd);
+	judge_free(scope);
 	orch_death_unref(scope->death);
 	orch_error_free(scope->start_error);
 	free(scope->survivors);
@@ -306,29 +307,44 @@ static orch_error *error_of(const struct wire_message *message)
 	return error;
 }
 
+/* Takes an error that makes an end of a scope which the helper believes to stand. */
+static void refuse_up(struct orch_scope *scope, orch_error *error)
+{
+	set_start_error(scope, error);
+	orch_error_free(error);
+	scope_begin_stop(scope, 0, DEFAULT_DEADLINE_MS);
+}
+
 static void hear_up(struct orch_scope *scope, struct wire_packet *packet)
 {
+	bool lineage = packet->message.flags & WIRE_LINEAGE;
+	orch_error *error = NULL;
 	if (scope->phase != SCOPE_STARTING || scope->init_fd >= 0)
 		return;
-	if (!packet->fd_count) {
-		orch_error *error = NULL;
+	if (!packet->fd_count && !lineage) {
 		orch_fail(&error, ORCH_ESYS, EMFILE, "pidfd",
 			  "this process has no file descriptor left for the scope's init");
-		set_start_error(scope, error);
-		orch_error_free(error);
-		scope_begin_stop(scope, 0, DEFAULT_DEADLINE_MS);
+		refuse_up(scope, error);
+		return;
+	}
+	if (packet->message.number[0] < scope->least_rung) {
+		orch_fail(&error, ORCH_EUNENFORCEABLE, 0, "rung", "orch-reaper gave rung %u, least_rung is %u",
+			  (uint32_t)packet->message.number[0], scope->least_rung);
+		refuse_up(scope, error);
 		return;
 	}
 	scope->rung = (uint32_t)packet->message.number[0];
 	scope->pidns_inode = packet->message.number[1];
 	scope->init_pid = packet->message.value;
 	scope->cgroup = strdup(packet->message.text);
-	scope->init_fd = packet->fds[0];
-	if (packet->message.flags & WIRE_LISTENER && packet->fd_count == 2) {
-		scope->listener_fd = packet->fds[1];
-		packet->fd_count = 1;
+	if (!lineage) {
+		scope->init_fd = packet->fds[0];
+		if (packet->message.flags & WIRE_LISTENER && packet->fd_count == 2) {
+			scope->listener_fd = packet->fds[1];
+			packet->fd_count = 1;
+		}
+		packet->fd_count--;
 	}
-	packet->fd_count--;
 	if (scope->stopping)
 		return; /* the stop passed this message on its way */
 	scope->phase = SCOPE_STANDING;
@@ -402,6 +418,11 @@ static void hear_death(struct orch_scope *scope, const struct wire_message *mess
 			facts.reason = "orch-reaper says dead, the host's pidfd of init says alive";
 		}
 	}
+	uint32_t allowed = death_verdict(scope->rung, facts.verdict, facts.flags);
+	if (allowed != facts.verdict) {
+		facts.verdict = allowed;
+		facts.reason = WIRE_BY_DESCENT;
+	}
 	orch_death *death = death_new(scope, &facts);
 	scope_over(scope, death);
 }
@@ -423,6 +444,7 @@ void scope_hear(struct orch_scope *scope, struct wire_packet *packet)
 		orch_error_free(error);
 		break;
 	case WIRE_STARTED:
+		judge_note_program(scope, message->value);
 		if (proc)
 			proc_started(proc, message->value);
 		break;
@@ -543,6 +565,7 @@ int32_t orch_scope_new_confined(orch_ctx *ctx, const struct orch_scope_opts *opt
 	atomic_init(&scope->references, 1);
 	scope->reaper = reaper;
 	scope->init_fd = scope->listener_fd = -1;
+	scope->least_rung = known.least_rung;
 	scope->id = ++reaper->last_scope;
 	scope->connected = true;
 	memcpy(scope->name, "orch-", 5);

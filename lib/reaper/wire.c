@@ -78,8 +78,12 @@ int wire_decode(const uint8_t *frame, size_t length, uint32_t fd_count,
 	uint32_t declared = (uint32_t)get(&from, 2);
 	if (fd_count == WIRE_ANY_FDS)
 		fd_count = declared;
-	if (declared != fd_count || message->type == 0 || message->type >= WIRE_TYPES ||
-	    fd_count < wire_fds[message->type].least || fd_count > wire_fds[message->type].most)
+	if (declared != fd_count || message->type == 0 || message->type >= WIRE_TYPES)
+		return -EPROTO;
+	uint32_t least = wire_fds[message->type].least;
+	if (message->type == WIRE_SCOPE_UP && message->flags & WIRE_LINEAGE)
+		least = 0;
+	if (fd_count < least || fd_count > wire_fds[message->type].most)
 		return -EPROTO;
 	message->scope = (uint32_t)get(&from, 4);
 	message->subject = (uint32_t)get(&from, 4);

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* Raised with every change of a frame or of a message's meaning. */
-#define WIRE_VERSION 1u
+#define WIRE_VERSION 2u
 
 #define WIRE_FDS_MAX 4
 #define WIRE_STEP_MAX 64
@@ -26,7 +26,7 @@
 #define WIRE_STRINGS_MAX (1024u * 1024u)
 
 enum wire_type {
-	/* Both ways, first. text: the sender's version. From the host: fd its pidfd. */
+	/* Both ways, first. text: the sender's version. From the host: fd its pidfd; without pidfds value: its pid. */
 	WIRE_HELLO = 1,
 
 	/* Host to helper. */
@@ -60,7 +60,7 @@ enum wire_type {
 
 	/* Helper to host. */
 	/* value: host pid of init; number: rung, inode of the PID namespace; text: cgroup or "";
-	 * fds: pidfd of init and, with WIRE_LISTENER, the listener. */
+	 * fds: pidfd of init and, with WIRE_LISTENER, the listener. With WIRE_LINEAGE neither init nor fds. */
 	WIRE_SCOPE_UP,
 	WIRE_SCOPE_FAILED, /* code, os_errno, step, text */
 	WIRE_SURVIVOR,	   /* value: pid; number: start time in ticks; step: state; text: wchan */
@@ -75,6 +75,7 @@ enum wire_type {
 /* Flags, by type. */
 #define WIRE_CONFINED 1u    /* SCOPE_NEW */
 #define WIRE_LISTENER 1u    /* READY, SCOPE_UP */
+#define WIRE_LINEAGE 2u     /* SCOPE_UP: no closed set, the members are found by descent */
 #define WIRE_LEADER 1u	    /* SPAWN */
 #define WIRE_PROBE 2u	    /* SPAWN */
 #define WIRE_ENVIRONMENT 4u /* SPAWN: envp was given */
@@ -88,6 +89,15 @@ enum wire_type {
 #define WIRE_DEATH_CGROUP_GONE 32u  /* rmdir of the leaf */
 #define WIRE_DEATH_NEVER_STOOD 64u  /* ended in set-up: no program was started */
 #define WIRE_DEATH_SELF 128u	    /* init ended before anybody asked */
+#define WIRE_DEATH_LINEAGE_KILLED 256u /* SIGKILL to all known descendants and their process groups */
+#define WIRE_DEATH_UID_KILLED 512u     /* SIGKILL to every process of the scope's own uid, by one of them */
+#define WIRE_DEATH_UID_EMPTY 1024u     /* twice in a row no process had the scope's own uid */
+#define WIRE_DEATH_UNUSED 2048u	       /* it stood, and no program was started */
+
+/* The reason of a verdict where members are found by descent. */
+#define WIRE_BY_DESCENT                                                                            \
+	"lineage can be left: a descendant that began a session of its own while its parent ended can not be found " \
+	"on this system; every one that was found is dead"
 
 struct wire_message {
 	uint16_t type;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 
+#include "../core/os.h"
 #include "sandbox-private.h"
 
 #define DEFAULT_TIMEOUT_MS 60000
@@ -101,10 +102,8 @@ static int32_t open_stream(struct run *run, struct stream *stream, int *ret_fd, 
 {
 	int ends[2];
 
-	int error = orch_fds_pipe(ends);
-
-	if (error < 0)
-		return orch_fail(reterr, ORCH_ESYS, -error, "output", "no pipe can be made");
+	if (orch_pipe(ends) < 0)
+		return orch_fail(reterr, ORCH_ESYS, errno, "output", "no pipe can be made");
 	stream->run = run;
 	stream->fd = ends[0];
 	*ret_fd = ends[1];
@@ -118,10 +117,10 @@ static int32_t open_stream(struct run *run, struct stream *stream, int *ret_fd, 
 /* A sealed file, so that nobody here has to write while the program reads. */
 static int32_t open_input(const void *input, size_t length, int *ret_fd, orch_error **reterr)
 {
-	int fd = orch_fds_sealed("orch-input", input, length);
+	int fd = orch_sealed_file("orch-input", input, length);
 
 	if (fd < 0)
-		return orch_fail(reterr, ORCH_ESYS, -fd, "input", "the input can not be stored");
+		return orch_fail(reterr, ORCH_ESYS, errno, "input", "the input can not be stored");
 	*ret_fd = fd;
 	return 0;
 }

@@ -61,8 +61,6 @@ int32_t orch_sandbox_filter(const void **ret_program, size_t *ret_length, orch_e
  * uid.c: a uid for the load: as root one that no other sandbox of this process has, else the
  * caller's own. An unneeded one is given back.
  */
-#define UID_FIRST 0x60000000u
-#define UID_COUNT 0x10000000u
 struct uid_range {
 	uint32_t first, count;
 };

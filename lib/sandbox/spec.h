@@ -21,6 +21,10 @@
 /* The only uid and gid inside. */
 #define ORCH_SPEC_INNER_ID 1000u
 
+/* Uids that root gives to loads: no distribution, and not macOS, uses them for anybody. */
+#define ORCH_SPEC_UID_FIRST 0x60000000u
+#define ORCH_SPEC_UID_COUNT 0x10000000u
+
 struct orch_spec_header {
 	char magic[8];
 	uint32_t version;

@@ -5,8 +5,8 @@
  * uses.
  */
 #include <pthread.h>
-#include <sys/random.h> /* getentropy() on macOS */
 
+#include "../core/os.h"
 #include "sandbox-private.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -27,15 +27,16 @@ static int32_t take_from(struct uid_range range, uint32_t *ret_uid, orch_error *
 	int32_t code = 0;
 
 	pthread_mutex_lock(&lock);
-	uint32_t *grown = reallocarray(taken, taken_count + 1, sizeof(*taken));
+	uint32_t *grown = realloc(taken, (taken_count + 1) * sizeof(*taken));
 
 	if (grown)
 		taken = grown;
 	do {
-		if (!grown || getentropy(&uid, sizeof(uid)) < 0) {
+		if (!grown) {
 			code = orch_fail_memory(reterr);
 			goto out;
 		}
+		orch_random_bytes(&uid, sizeof(uid));
 		uid = range.first + uid % range.count;
 	} while (is_taken(uid) && taken_count < range.count);
 	taken[taken_count++] = uid;

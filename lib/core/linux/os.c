@@ -13,6 +13,10 @@
 
 #include "../os.h"
 
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3; where vm.memfd_noexec is 2 nothing else is allowed */
+#endif
+
 int orch_pipe(int ends[2])
 {
 	return pipe2(ends, O_CLOEXEC);
@@ -56,7 +60,9 @@ static int fill_and_seal(int fd, const char *bytes, size_t length)
 
 int orch_sealed_file(const char *name, const void *bytes, size_t length)
 {
-	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd >= 0 && fill_and_seal(fd, bytes, length) < 0) {
 		int error = errno;
 		close(fd);

@@ -2,6 +2,9 @@
 /* Writing the specification (spec.h). */
 #include <linux/filter.h>
 
+#include <errno.h>
+
+#include "../../core/os.h"
 #include "../sandbox-private.h"
 #include "../spec.h"
 
@@ -118,10 +121,10 @@ int32_t orch_sandbox_spec(const orch_sandbox *sandbox, int *ret_fd, orch_error *
 				 "paths and environment of the sandbox exceed %u bytes",
 				 ORCH_SPEC_MAX_BYTES);
 	if (code == 0) {
-		int fd = orch_fds_sealed("orch-sandbox-spec", file.data, file.length);
+		int fd = orch_sealed_file("orch-sandbox-spec", file.data, file.length);
 
 		if (fd < 0)
-			code = orch_fail(reterr, ORCH_ESYS, -fd, "spec",
+			code = orch_fail(reterr, ORCH_ESYS, errno, "spec",
 					 "the specification can not be written");
 		else
 			*ret_fd = fd;

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "../sandbox-private.h"
+#include "../spec.h"
 
 /* A container's map is rarely larger than 65536 uids; a handful of them is no choice at all. */
 #define LEAST_COUNT 1000u
@@ -22,9 +23,9 @@ static int usable_range(struct uid_range *ret_range, bool *ret_outer_zero)
 
 		if (inner == 0 && outer == 0)
 			*ret_outer_zero = true;
-		if (first <= UID_FIRST && first + usable >= UID_FIRST + UID_COUNT) {
-			first = UID_FIRST;
-			usable = UID_COUNT;
+		if (first <= ORCH_SPEC_UID_FIRST && first + usable >= ORCH_SPEC_UID_FIRST + ORCH_SPEC_UID_COUNT) {
+			first = ORCH_SPEC_UID_FIRST;
+			usable = ORCH_SPEC_UID_COUNT;
 		}
 		if (usable > best.count)
 			best = (struct uid_range){(uint32_t)first, (uint32_t)usable};
