@@ -143,7 +143,7 @@ int32_t orch_sandbox_add_path(orch_sandbox *sandbox, const char *host_path, cons
 	if (code < 0)
 		return code;
 	struct sandbox_path *paths =
-		reallocarray(sandbox->paths, sandbox->path_count + 1, sizeof(*paths));
+		realloc(sandbox->paths, (sandbox->path_count + 1) * sizeof(*paths));
 
 	if (!paths)
 		return orch_fail_memory(reterr);
@@ -191,7 +191,7 @@ static int32_t set_variable(orch_sandbox *sandbox, const char *name, const char 
 {
 	_cleanup_free_ char *copy = strdup(name), *text = orch_strdup_printf("%s=%s", name, value);
 	struct sandbox_variable *variables =
-		reallocarray(sandbox->variables, sandbox->variable_count + 1, sizeof(*variables));
+		realloc(sandbox->variables, (sandbox->variable_count + 1) * sizeof(*variables));
 
 	if (variables)
 		sandbox->variables = variables;

@@ -9,6 +9,7 @@
  */
 
 #include <fcntl.h>
+#include <stdint.h>
 
 /*
  * <sys/fcntl.h> of recent SDKs, fcntl(2). The kernel has had it since xnu-3247 (macOS 10.11); older
@@ -18,5 +19,13 @@
 #ifndef F_OFD_SETLK
 #define F_OFD_SETLK 90
 #endif
+
+/*
+ * <sandbox.h>, sandbox_init(3): deprecated since macOS 10.8 and working. The man page knows names of profiles
+ * (SANDBOX_NAMED) only; with flags 0 the first argument is a profile's text, as sandbox-exec(1) and browsers
+ * use it. 0, or -1 with a text for sandbox_free_error().
+ */
+int sandbox_init(const char *profile, uint64_t flags, char **errorbuf);
+void sandbox_free_error(char *errorbuf);
 
 #endif
