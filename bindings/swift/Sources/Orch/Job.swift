@@ -54,6 +54,7 @@ public actor Job {
     init(_ handle: Handle, _ watch: JobWatch?) {
         self.handle = handle
         self.watch = watch
+        events = watch?.events ?? AsyncStream { $0.finish() }
     }
 
     /// The whole prompt.
@@ -78,11 +79,8 @@ public actor Job {
     /// Tokens that the executor itself claims to have used. The authority is the broker.
     public var claimedTokens: UInt64 { orch_job_claimed_tokens(handle.pointer) }
 
-    /// Events from now on, to the end of the job. Each reader asks for its own stream.
-    public nonisolated var events: AsyncStream<JobEvent> {
-        if let watch { return watch.events.stream() }
-        return AsyncStream { $0.finish() }
-    }
+    /// All events of the job, for one reader; what it does not take is kept for it. Empty in a host's function.
+    public nonisolated let events: AsyncStream<JobEvent>
 
     /// Waits for the end. `ORCH_ECANCELED`: the waiting task was cancelled; the job goes on, and stopping its sandbox
     /// ends it. `ORCH_ESTATE`: a host's function asks for the end of its own job.
@@ -95,11 +93,14 @@ public actor Job {
 }
 
 final class JobWatch: Sendable {
-    let events = Hub<JobEvent>()
+    let events: AsyncStream<JobEvent>
+    let eventSink: AsyncStream<JobEvent>.Continuation
     let end = Promise<JobEnd>()
 
+    init() { (events, eventSink) = AsyncStream.makeStream() }
+
     deinit {
-        events.finish()
+        eventSink.finish()
         end.fail(OrchError(.eclosed, "the context ended before the job did"))
     }
 }
@@ -107,7 +108,7 @@ final class JobWatch: Sendable {
 func onJobEvent(
     _ userdata: UnsafeMutableRawPointer?, _ job: OpaquePointer?, _ event: UInt32, _ text: UnsafePointer<CChar>?
 ) {
-    Callback<JobWatch>.body(userdata).events.send(JobEvent(kind: JobEventKind(event), text: string(text)))
+    Callback<JobWatch>.body(userdata).eventSink.yield(JobEvent(kind: JobEventKind(event), text: string(text)))
 }
 
 func onJobDone(
@@ -115,6 +116,6 @@ func onJobDone(
     _ message: UnsafePointer<CChar>?
 ) {
     let watch = Callback<JobWatch>.body(userdata)
-    watch.events.finish()
+    watch.eventSink.finish()
     watch.end.succeed(JobEnd(kind: JobEndKind(end), status: status, message: string(message)))
 }

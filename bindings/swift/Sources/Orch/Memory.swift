@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 import COrch
-import Synchronization
 
 #if canImport(Glibc)
     import Glibc
@@ -9,9 +8,6 @@ import Synchronization
 #elseif canImport(Darwin)
     import Darwin
 #endif
-
-/// How many C handles and callbacks this package keeps alive, for the tests of what is released.
-package let liveObjects = Atomic<Int>(0)
 
 /// Owns one reference of a C handle. Dropping it from any thread is allowed: the library then leaves the end to
 /// the context's own thread, which lives as long as any handle does.
@@ -24,12 +20,12 @@ final class Handle: @unchecked Sendable {
         self.pointer = pointer
         self.executor = executor
         self.unref = unref
-        liveObjects.add(1, ordering: .relaxed)
+        Live.add(1)
     }
 
     deinit {
         _ = unref(pointer)
-        liveObjects.subtract(1, ordering: .relaxed)
+        Live.add(-1)
     }
 
     /// Two handles can be used together only in one context.
@@ -44,10 +40,10 @@ final class Callback<Body> {
 
     init(_ body: Body) {
         self.body = body
-        liveObjects.add(1, ordering: .relaxed)
+        Live.add(1)
     }
 
-    deinit { liveObjects.subtract(1, ordering: .relaxed) }
+    deinit { Live.add(-1) }
 
     /// The reference for C. The library calls `releaseCallback` for it also when the registration fails.
     static func retained(_ body: Body) -> UnsafeMutableRawPointer {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 import COrch
-import Synchronization
 
 #if canImport(Glibc)
     import Glibc
@@ -43,7 +42,7 @@ public final class OrchExecutor: SerialExecutor {
 }
 
 final class Loop: @unchecked Sendable {
-    private struct Queue: @unchecked Sendable {
+    private struct Queue {
         // The executor with it: it has to outlive the job that runs on it.
         var jobs: [(job: UnownedJob, executor: OrchExecutor)] = []
         var stopping = false
@@ -52,7 +51,7 @@ final class Loop: @unchecked Sendable {
         var thread: pthread_t?
     }
 
-    private let queue: Mutex<Queue>
+    private let queue: Locked<Queue>
     let ctx: OpaquePointer
     // nil when its last handle is gone. Set before the thread runs.
     weak var executor: OrchExecutor?
@@ -61,7 +60,7 @@ final class Loop: @unchecked Sendable {
 
     init(_ ctx: OpaquePointer) {
         self.ctx = ctx
-        queue = Mutex(Queue(ctx: ctx))
+        queue = Locked(Queue(ctx: ctx))
     }
 
     var isCurrentThread: Bool {
@@ -103,12 +102,14 @@ final class Loop: @unchecked Sendable {
             var thread = pthread_t()
         #endif
         let own = Unmanaged.passRetained(self)
+        Live.add(1)
         // Before it runs, so that no signal of the host can be taken by it.
         pthread_sigmask(SIG_SETMASK, &signals, &before)
         let failed = pthread_create(&thread, &attributes, threadMain, own.toOpaque())
         pthread_sigmask(SIG_SETMASK, &before, nil)
         if failed != 0 {
             own.release()
+            Live.add(-1)
             queue.withLock { $0.ctx = nil }
             orch_ctx_unref(ctx)
             throw OrchError(.esys, "the context's thread could not be started", errno: failed, step: "thread")
@@ -123,6 +124,7 @@ final class Loop: @unchecked Sendable {
         while turn(fd) {}
         // What the last handles left.
         orch_ctx_process(ctx, nil)
+        defer { Live.add(-1) }
         queue.withLock { queue in
             queue.ctx = nil
             queue.thread = nil

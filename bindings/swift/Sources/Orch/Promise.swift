@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import Synchronization
 
 /// One value that comes later, for any number of tasks. The first result stays.
 final class Promise<Value: Sendable>: Sendable {
@@ -11,7 +10,7 @@ final class Promise<Value: Sendable>: Sendable {
         var next = 0
     }
 
-    private let state = Mutex(State())
+    private let state = Locked(State())
 
     func settle(_ outcome: Outcome) {
         let waiting = state.withLock { state in
@@ -76,7 +75,7 @@ final class Hub<Element: Sendable>: Sendable {
         var finished = false
     }
 
-    private let state = Mutex(State())
+    private let state = Locked(State())
 
     func send(_ element: Element) {
         for one in state.withLock({ Array($0.open.values) }) { one.yield(element) }

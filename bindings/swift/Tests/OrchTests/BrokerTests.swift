@@ -3,7 +3,7 @@ import Foundation
 import Orch
 import Testing
 
-@Suite struct BrokerTests {
+@Suite(.timeLimit(.minutes(2))) struct BrokerTests {
     static let request = #"{"model":"m","max_tokens":100,"messages":[{"role":"user","content":"hello"}]}"#
 
     static func model() throws -> HttpServer {

@@ -2,7 +2,7 @@
 import Orch
 import Testing
 
-@Suite struct ContextTests {
+@Suite(.timeLimit(.minutes(2))) struct ContextTests {
     @Test func aContextIsMadeAndEnds() throws {
         let context = try Context()
         _ = context

@@ -3,7 +3,7 @@ import Foundation
 import Orch
 import Testing
 
-@Suite struct ExecutorTests {
+@Suite(.timeLimit(.minutes(2))) struct ExecutorTests {
     @Test func aCommandGetsThePacketAndTheWorkspace() async throws {
         let context = try Context()
         let folder = try Folder()

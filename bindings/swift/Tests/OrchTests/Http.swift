@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
-import Synchronization
+import Orch
 
 /// A small HTTP server on loopback, with a thread of its own: one request a connection.
 final class HttpServer: Sendable {
@@ -12,7 +12,7 @@ final class HttpServer: Sendable {
 
     let port: UInt16
     private let fd: Int32
-    private let seen = Mutex<[Request]>([])
+    private let seen = Locked<[Request]>([])
 
     var requests: [Request] { seen.withLock { $0 } }
     var url: String { "http://127.0.0.1:\(port)" }

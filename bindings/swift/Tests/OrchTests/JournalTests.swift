@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import Orch
-import Synchronization
 import Testing
 
-@Suite struct JournalTests {
+@Suite(.timeLimit(.minutes(2))) struct JournalTests {
     @Test func anActionGoesThroughItsStates() async throws {
         let folder = try Folder()
         let counter = Counter()
@@ -125,7 +124,7 @@ import Testing
 struct Enough: Error {}
 
 private final class Asked: Sendable {
-    let keys = Mutex<[String]>([])
+    let keys = Locked<[String]>([])
 }
 
 extension Journal {
@@ -144,9 +143,9 @@ extension Journal {
 }
 
 final class Counter: Sendable {
-    private let records = Atomic<Int>(0)
-    func count() { records.add(1, ordering: .relaxed) }
-    var value: Int { records.load(ordering: .relaxed) }
+    private let counted = Locked(0)
+    func count() { counted.withLock { $0 += 1 } }
+    var value: Int { counted.withLock { $0 } }
 }
 
 extension Array {

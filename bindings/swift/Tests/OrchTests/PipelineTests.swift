@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import Orch
-import Synchronization
 import Testing
 
-@Suite struct PipelineTests {
+@Suite(.timeLimit(.minutes(2))) struct PipelineTests {
     @Test func anIdeaBecomesAProduct() async throws {
         let folder = try Folder()
         let context = try Context()

@@ -3,7 +3,7 @@ import Foundation
 import Orch
 import Testing
 
-@Suite struct SandboxTests {
+@Suite(.timeLimit(.minutes(2))) struct SandboxTests {
     @Test func aClosedFileIsRefusedAndAnOpenOneIsRead() async throws {
         let context = try Context()
         let folder = try Folder()

@@ -3,7 +3,7 @@ import Glibc
 import Orch
 import Testing
 
-@Suite struct ScopeTests {
+@Suite(.timeLimit(.minutes(2))) struct ScopeTests {
     @Test func daemonsAreDeadAfterAStop() async throws {
         let context = try Context()
         let scope = try await Scope(context, .init(label: "daemons"))
