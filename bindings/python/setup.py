@@ -73,6 +73,7 @@ def build_library(target: pathlib.Path) -> None:
         for program in ("orch-reaper", "orch-mini"):
             shutil.copy(root / "usr/libexec/liborch" / program, target)
         shutil.copytree(root / "usr/share/liborch/schemas", target / "schemas")
+        shutil.copy(tree / "COPYING", target)
 
 
 class BuildPackage(build_py):
