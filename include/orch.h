@@ -5,9 +5,9 @@
 /*
  * Everything. Each part has its own header and is useful by itself.
  *
- * A library can be built without some of its parts (meson options). Then neither their headers nor the lines that
- * include them are installed: what this file declares can be linked. To ask at compile time whether a part is
- * there, ask for its header's guard: #ifdef ORCH_BROKER_H.
+ * A library can be built without some of its parts (meson options). Then neither their headers nor
+ * the lines that include them are installed: what this file declares can be linked. To ask at compile
+ * time whether a part is there, ask for its header's guard: #ifdef ORCH_BROKER_H.
  */
 
 #include <orch/broker.h>

@@ -1,4 +1,5 @@
 """What the gates of this folder share. Each gate judges the tree at ORCH_SOURCE_ROOT, built at ORCH_BUILD_ROOT."""
+
 from __future__ import annotations
 
 import json
@@ -28,8 +29,14 @@ def interface() -> dict[str, Any]:
 
 def run(*command: object, **options: Any) -> subprocess.CompletedProcess[str]:
     """The program's end and all that it printed, in stdout."""
-    return subprocess.run([str(part) for part in command], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          stdin=options.pop("stdin", subprocess.DEVNULL if "input" not in options else None), **options)
+    return subprocess.run(
+        [str(part) for part in command],
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=options.pop("stdin", subprocess.DEVNULL if "input" not in options else None),
+        **options,
+    )
 
 
 def must(*command: object, **options: Any) -> str:

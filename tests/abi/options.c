@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Options structs of older and newer programs, each at the end of a page, so that a byte read or written too much
- * ends the test:
+ * Options structs of older and newer programs, each at the end of a page, so that a byte read or
+ * written too much ends the test:
  *
- *   init writes the struct and not more; a struct of size and flags alone (the shortest there is) is taken for what it
- *   is; one with a tail that is zero gives what the known one gives; a tail that is not zero gives ORCH_E2BIG, outputs
- *   stay, and the destroy function runs once.
+ *   init writes the struct and not more; a struct of size and flags alone (the shortest there is) is
+ *   taken for what it is; one with a tail that is zero gives what the known one gives; a tail that is
+ *   not zero gives ORCH_E2BIG, outputs stay, and the destroy function runs once.
  */
 #include <ftw.h>
 #include <orch.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program of somebody else: runs a program in a scope, stops it, prints the verdict and the versions that the
- * header and the library say. Argument: orch-reaper, which a statically linked program can not find beside liborch.so.
+ * A program of somebody else: runs a program in a scope, stops it, prints the verdict and the
+ * versions that the header and the library say. Argument: orch-reaper, which a statically linked
+ * program can not find beside liborch.so.
  */
 #include <orch.h>
 #include <stdio.h>
