@@ -1,0 +1,211 @@
+"""Ten thousand callbacks, and what is left after each round of them. Prints JSON, a line a round; test-leaks judges it.
+
+    leak-work.py ROUNDS [--leak KIND] [--helper PATH] [--library PATH] [--all-nouns]
+
+--leak makes a mistake on purpose: unref, registration, object (each leaks), twice (gives a reference back twice).
+"""
+import argparse
+import collections
+import ctypes
+import gc
+import json
+import pathlib
+import shutil
+import socket
+import sys
+import tempfile
+import tracemalloc
+
+import kit
+from kit import orch
+from orch import _callbacks, _handle
+
+calls = collections.Counter()
+kept = []
+
+
+class Heap(ctypes.Structure):
+    """struct mallinfo2 of glibc."""
+    _fields_ = [(name, ctypes.c_size_t) for name in
+                "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()]
+
+
+def heap_in_use():
+    """Bytes that malloc has given out: what fragmentation and arenas do not blur."""
+    function = ctypes.CDLL(None).mallinfo2
+    function.restype, function.argtypes = Heap, []
+    info = function()
+    return info.uordblks + info.hblkhd
+
+
+def resident():
+    for line in pathlib.Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def log(_level, _line):
+    calls["log"] += 1
+
+
+def on_event(_proc, _event):
+    calls["proc event"] += 1
+
+
+def on_record(_number):
+    calls["record"] += 1
+
+
+def on_stop(_completion):
+    calls["stop"] += 1
+
+
+def on_action(_action):
+    calls["each"] += 1
+
+
+def on_probe(_action, reply):
+    calls["probe"] += 1
+    if calls["probe"] % 2:
+        reply.answer(orch.Outcome.UNKNOWN)
+
+
+FUNCTIONS = (log, on_event, on_record, on_stop, on_action, on_probe)
+
+
+def scopes(context):
+    for _number in range(20):
+        with orch.Scope(context) as scope:
+            scope.start_wait(30000)
+    with orch.Scope(context) as scope:
+        for _number in range(100):
+            proc = scope.spawn(["/bin/true"], on_event=on_event)
+            proc.exit_wait(30000)
+        scope.stop_wait()
+        for _number in range(6):
+            ends = [scope.stop() for _one in range(50)]
+            for end in ends:
+                end.add_done_callback(on_stop)
+            for end in ends:
+                end.result(30000)
+
+
+def journal(folder):
+    with orch.Journal(folder / "journal.db", on_record=on_record) as made:
+        for number in range(20):
+            policy = orch.Policy.PROBE_FIRST if number % 2 else orch.Policy.NEVER_REPEAT
+            action = made.begin("work.do", f"key-{number}", b"request " * 8, policy=policy).action
+            action.dispatch()
+            if number % 2:
+                action.unknown(b"nobody knows")
+            else:
+                action.observe(b"result " * 8)
+        for _number in range(20):
+            made.each(on_action)
+        for _number in range(10):
+            made.recover(on_probe)
+
+
+def other_nouns(context, folder, mini):
+    """One of everything, for the checks of memory errors."""
+    with orch.Sandbox(context) as sandbox:
+        assert sandbox.run_wait(["/bin/echo", "hello"]).stdout == b"hello\n"
+    orch.SandboxReport.run_wait(context)
+    with orch.Broker(context, journal_path=folder / "broker.db") as broker, socket.create_server(("127.0.0.1", 0)) as door:
+        broker.on_operation(on_event)
+        broker.set_upstream("ai.anthropic", "http://127.0.0.1:9", secret="secret")
+        principal = orch.Principal(broker, "p", max_requests=5)
+        principal.grant("ai.anthropic")
+        broker.add_listener(door, principal)
+        principal.revoke().result(10000)
+    work = folder / "work"
+    work.mkdir()
+    with orch.Sandbox(context) as sandbox:
+        sandbox.set_workspace(work)
+        sandbox.start_wait(30000)
+        for executor in (orch.Executor.command(context, ["/bin/sh", "-c", "cat; exit 3"]),
+                         orch.Executor.callback(context, lambda job: job.finish(3, job.workspace or ""))):
+            assert executor.run(sandbox, "packet").wait().result(30000).status == 3
+        orch.Executor.mini(context, program=mini).close()
+    with orch.Pipeline(context, folder / "state", idea="hello", schema_dir=kit.ROOT / "schemas",
+                       on_record=on_record) as pipeline:
+        pipeline.set_executor(orch.Role.ALL, orch.Executor.command(context, ["/bin/true"]))
+        pipeline.on_event(print)
+        pipeline.status()
+        pipeline.accept_recommended()
+    try:
+        orch.Journal(folder / "no/journal.db")
+    except orch.Error as error:
+        assert error.message
+    scope = orch.Scope(context)  # what is closed while it waits
+    scope.spawn(["/bin/sleep", "1000"], on_event=on_event)
+    scope.stop()
+
+
+def one_round(given):
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="orch-python-"))
+    folder.chmod(0o755)
+    try:
+        with orch.Context(log=log, log_level=orch.LogLevel.DEBUG, helper_path=given.helper) as context:
+            scopes(context)
+            if given.all_nouns:
+                other_nouns(context, folder, given.mini)
+        journal(folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+def make_a_mistake(kind):
+    if kind == "unref":
+        orch.Action._release = lambda self, pointer: None
+    elif kind == "twice":
+        def release(self, pointer):
+            _handle.Handle._release(self, pointer)
+            _handle.Handle._release(self, pointer)
+        orch.Action._release = release
+    elif kind == "registration":
+        class Full(dict):
+            """Nothing is taken out."""
+
+            def pop(self, key, *_default):
+                return self.get(key)
+        _callbacks._registry = Full()
+    elif kind == "object":
+        before = orch.Scope.spawn
+
+        def spawn(self, *arguments, **options):
+            kept.append(before(self, *arguments, **options))
+            return kept[-1]
+        orch.Scope.spawn = spawn
+
+
+def measure():
+    gc.collect()
+    types = collections.Counter(type(one).__name__ for one in gc.get_objects())
+    return {"registrations": _callbacks.count(), "strays": _callbacks.strays(), "handles": len(_handle._open),
+            "objects": dict(types), "traced": tracemalloc.get_traced_memory()[0], "heap": heap_in_use(),
+            "resident": resident(), "references": [sys.getrefcount(one) for one in FUNCTIONS]}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("rounds", type=int)
+    parser.add_argument("--leak")
+    parser.add_argument("--helper")
+    parser.add_argument("--mini")
+    parser.add_argument("--library")
+    parser.add_argument("--all-nouns", action="store_true")
+    given = parser.parse_args()
+    if given.library:
+        orch.use_library(given.library)
+    make_a_mistake(given.leak)
+    if not given.all_nouns:  # it loses some memory of its own at the end, which is not ours to tell
+        tracemalloc.start(1)
+    for _number in range(given.rounds):
+        one_round(given)
+        print(json.dumps(measure()), flush=True)  # at once: kept, it would be growth
+    print(json.dumps(calls))
+
+
+main()
