@@ -33,12 +33,10 @@ class _Functions:
 lib = _Functions()
 
 
-def call(name: str, *arguments: Any, allow: Tuple[int, ...] = ()) -> int:
-    """Calls a function whose last parameter is `reterr` and returns its code; raises Error below 0.
+def try_call(name: str, *arguments: Any) -> Tuple[int, Optional[Error]]:
+    """Calls a function whose last parameter is `reterr`: its code, and below 0 the error.
 
-    Codes in `allow` are returned too, unless they name a step: then the code is the end of what was waited for (a set-up
-    that was not done in its own time), and not that of the waiting.
-    What a callback raised meanwhile is raised here, before anything else.
+    What a callback raised meanwhile is raised here.
     """
     function = getattr(lib, name)
     pointer = ctypes.c_void_p()
@@ -51,11 +49,19 @@ def call(name: str, *arguments: Any, allow: Tuple[int, ...] = ()) -> int:
         _callbacks.leave(frame)
         if code < 0:
             failure = error_of(pointer.value, code)
-            if code in allow and not failure.step:
-                failure = None
         lib.orch_error_free(pointer)
-    frame.raise_first(failure)
-    if failure is not None:
+    frame.raise_first(None if code == Code.ETIMEDOUT else failure)  # that its time was over explains nothing
+    return code, failure
+
+
+def call(name: str, *arguments: Any, allow: Tuple[int, ...] = ()) -> int:
+    """The same; raises the error.
+
+    Codes in `allow` are returned too, unless they name a step: then the code is the end of what was waited for (a set-up
+    that was not done in its own time), and not that of the waiting.
+    """
+    code, failure = try_call(name, *arguments)
+    if failure is not None and (code not in allow or failure.step):
         raise failure
     return code
 

@@ -4,12 +4,15 @@ import asyncio
 import ctypes
 import select
 import time
-from typing import Any, Callable, Coroutine, List, Optional, Protocol, Set
+from typing import Any, Callable, Coroutine, List, Optional, Protocol, Set, TypeVar
 
 from . import _callbacks, _handle, _table
+from ._completion import Completion
 from ._enums import LogLevel, choice
-from ._errors import ClosedError, Code, Deadlock, Forked, make_error
-from ._native import Path, call, checked, lib, optional_path, options, text
+from ._errors import ClosedError, Code, Deadlock, make_error
+from ._native import Path, call, checked, lib, optional_path, options, text, try_call
+
+T = TypeVar("T")
 
 #: What Context.close() gives jobs to end, which is what a stop is given for its certificate.
 JOBS_END_S = 10
@@ -189,10 +192,24 @@ class Context(_handle.Handle):
             poller.poll(left)  # in Python, so that signal handlers run
         return True
 
-    def watch(self, watcher: Callable[[], bool]) -> None:
-        """Calls watcher() now and after each turn until it is true, for what C has no callback for."""
-        if not watcher():
-            self._watchers.append(watcher)
+    def watch(self, completion: "Completion[T]", handle: _handle.Handle, function: str, *outputs: Any,
+              value: Callable[[], T]) -> "Completion[T]":
+        """For what C has no callback for: calls its waiting function with no time to wait, now and after each turn, until
+        it is done or has failed."""
+        def look() -> bool:
+            if handle.closed:
+                completion.abandon()
+                return True
+            code, failure = try_call(function, handle._pointer, 0, *outputs)
+            if failure is None:
+                completion.finish(value())
+            elif code not in (Code.ETIMEDOUT, Code.EDEADLK, Code.EBUSY) or failure.step:
+                completion.fail(failure)  # the others: its time, a callback, another thread that runs the loop just now
+            return completion.done()
+
+        if not look():
+            self._watchers.append(look)
+        return completion
 
     def _look(self) -> None:
         if self._looking:
@@ -210,11 +227,10 @@ class Context(_handle.Handle):
         self.detach()
         for task in list(self._tasks):
             task.cancel()
-        for job in list(self.jobs):
-            job.stop()
         _handle.close_children(self)
         super().close()
-        self._look()
+        for watcher in self._watchers:
+            watcher()
         self._watchers.clear()
 
     def _release(self, pointer: int) -> None:
@@ -231,13 +247,17 @@ class Context(_handle.Handle):
     def _end_jobs(self, pointer: int) -> None:
         """A job that has not ended would keep the context, and its load alive: this runs the loop until they have."""
         end = time.monotonic() + JOBS_END_S
-        for job in list(self.jobs):
-            job.stop()
+        stopped: "Set[Ending]" = set()
+        self._looking = True  # what is waited for ends with the handles
         while self.jobs and time.monotonic() < end:
-            try:
-                call("orch_ctx_process", pointer)
-            except (Deadlock, Forked):
-                return  # in a callback the loop goes on anyway; in a forked child there is none
+            code, failure = try_call("orch_ctx_process", pointer)
+            if code in (Code.EDEADLK, Code.EBUSY, Code.EFORKED):
+                return  # in a callback or in another thread the loop goes on; in a forked child there is none
+            if failure is not None:
+                raise failure
+            for job in self.jobs - stopped:
+                job.stop()
+                stopped.add(job)
             if self.jobs:
                 select.select([lib.orch_ctx_fd(pointer)], [], [], 0.1)
 

@@ -2,12 +2,12 @@
 """Pipeline: from an idea to a verified product."""
 import ctypes
 import json
-from typing import Any, Callable, Dict, List, Mapping, Optional, Union
+from typing import Any, Callable, Dict, Mapping, Optional, Union
 
 from . import _callbacks, _handle, _table
 from ._completion import Completion, Source, Stream
 from ._enums import Overlay, Role, RunState, choice
-from ._errors import Code, Error
+from ._errors import Code
 from ._native import (Path, Text, call, encode, encode_path, lib, optional_path, options, taken_string, text)
 from .broker import Broker, grant_options
 from .context import Context
@@ -125,36 +125,17 @@ class Pipeline(_handle.Handle):
         """
         self._check_open()
         completion: "Completion[RunState]" = Completion(self.context, "Pipeline.run()")
-
-        def look() -> bool:
-            try:
-                state = self._run_turn(call)
-                if state is not None:
-                    completion.finish(state)
-            except Error as error:
-                completion.fail(error)
-            return completion.done()
-
-        self.context.watch(look)
-        return completion
+        state = ctypes.c_uint32()
+        return self.context.watch(completion, self, "orch_pipeline_run", ctypes.byref(state),
+                                  value=lambda: choice(RunState, state.value))
 
     def run_wait(self, timeout_ms: int = -1) -> RunState:
         """The waiting form of run(). Also TimedOut, Deadlock."""
-        ends: List[RunState] = []
-
-        def turn() -> bool:
-            state = self._run_turn(self.context.dispatch)
-            if state is not None:
-                ends.append(state)
-            return bool(ends)
-
-        self.context.drive(turn, timeout_ms, "Pipeline.run_wait()")
-        return ends[0]
-
-    def _run_turn(self, function: Callable[..., int]) -> Optional[RunState]:
         state = ctypes.c_uint32()
-        code = function("orch_pipeline_run", self._pointer, 0, ctypes.byref(state), allow=(Code.ETIMEDOUT,))
-        return choice(RunState, state.value) if code == 0 else None
+        self.context.drive(
+            lambda: self.context.dispatch("orch_pipeline_run", self._pointer, 0, ctypes.byref(state),
+                                          allow=(Code.ETIMEDOUT,)) == 0, timeout_ms, "Pipeline.run_wait()")
+        return choice(RunState, state.value)
 
     def answer(self, answers: Union[Mapping[str, str], str, bytes]) -> None:
         """The user's answers: {id: text}, or JSON {"answers": {...}}; "" or a missing id takes the recommendation.

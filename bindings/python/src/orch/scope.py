@@ -172,17 +172,7 @@ class Scope(_handle.Handle):
         """That its namespace stands. Unenforceable: the host can not give least_rung. Error EHELPER, ESYS."""
         self._check_open()
         completion: "Completion[None]" = Completion(self.context, "Scope.start()")
-
-        def look() -> bool:
-            try:
-                if call("orch_scope_start_wait", self._pointer, 0, allow=(Code.ETIMEDOUT,)) == 0:
-                    completion.finish(None)
-            except Error as error:
-                completion.fail(error)
-            return completion.done()
-
-        self.context.watch(look)
-        return completion
+        return self.context.watch(completion, self, "orch_scope_start_wait", value=lambda: None)
 
     def start_wait(self, timeout_ms: int = -1) -> None:
         """The waiting form. Also TimedOut, Deadlock."""
