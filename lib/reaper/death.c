@@ -65,7 +65,7 @@ static char *proof_text(const struct death_facts *facts)
 	add_part(&buf, facts->flags & WIRE_DEATH_CGROUP_EMPTY, "cgroup.events says populated 0");
 	add_part(&buf, facts->flags & WIRE_DEATH_CGROUP_GONE, "the cgroup leaf is removed");
 	add_part(&buf, facts->flags & WIRE_DEATH_UID_EMPTY,
-		 "twice in a row no process had the scope's own uid, real or effective");
+		 "twice in a row nothing that lives had the scope's own uid, real or effective");
 	return take(&buf);
 }
 
@@ -104,10 +104,11 @@ static char *whole_text(const struct orch_death *death)
 	add_time(&buf, "  last death", death->last_death_us);
 	add_time(&buf, ", confirmed", death->confirmed_us);
 	orch_buf_puts(&buf, " after the request\n");
+	const char *format = death->rung == ORCH_RUNG_SUBREAPER
+				 ? "  survivor   pid %d, started %llu us after 1970, state %s, named %s\n"
+				 : "  survivor   pid %d, started at tick %llu, state %s, in %s\n";
 	for (uint32_t i = 0; i < death->survivor_count; i++)
-		orch_buf_printf(&buf,
-				"  survivor   pid %d, started at tick %llu, state %s, in %s\n",
-				(int)death->survivors[i].pid,
+		orch_buf_printf(&buf, format, (int)death->survivors[i].pid,
 				(unsigned long long)death->survivors[i].start_time,
 				death->survivors[i].state, death->survivors[i].wchan);
 	return take(&buf);
@@ -142,6 +143,11 @@ orch_death *death_new(struct orch_scope *scope, const struct death_facts *facts)
 	death->scope = strdup(scope->name);
 	death->label = strdup(scope->label);
 	death->mechanism = mechanism_text(facts->flags);
+	/* By descent: whoever had run was dead before anybody looked. */
+	if (death->mechanism && !death->mechanism[0] && scope->rung == ORCH_RUNG_SUBREAPER) {
+		free(death->mechanism);
+		death->mechanism = strdup("nobody was found to be killed");
+	}
 	death->proof = proof_text(facts);
 	death->reason = strdup(facts->reason);
 	death->pidns_inode = scope->pidns_inode;

@@ -52,6 +52,7 @@ struct scope {
 	bool used; /* a program was started */
 	struct lineage lineage;
 	bool empty_before; /* the last list had no member */
+	bool zombies;	   /* of its uid, that somebody else has to reap */
 
 	uint32_t leader;
 	bool has_leader;
@@ -270,7 +271,7 @@ static void scope_free(struct helper *helper, struct scope *scope)
 	free(scope);
 }
 
-/* Kills whom it finds. True if nobody was there, dead or alive, but for what others have to reap. */
+/* Kills whom it finds. True if nobody lived and no child was left to reap. */
 static bool strike(struct helper *helper, struct scope *scope)
 {
 	struct common_ground *ground = helper->ground;
@@ -289,7 +290,8 @@ static bool strike(struct helper *helper, struct scope *scope)
 	/* The sweeper has the uid too: the count is good when it is reaped. */
 	if (scope->sweeper)
 		return false;
-	int found = processes_of_uid(scope->uid, pids, SURVIVORS_MAX);
+	int zombies, found = processes_of_uid(scope->uid, pids, SURVIVORS_MAX, &zombies);
+	scope->zombies = zombies > 0;
 	if (found > 0 && sweeper_start(scope->uid, &scope->sweeper) == 0)
 		scope->proof |= WIRE_DEATH_UID_KILLED;
 	return found == 0 && living == 0 && scope->child_count == 0;
@@ -371,25 +373,31 @@ static void certify_empty(struct helper *helper, struct scope *scope)
 static void add_uid_members(const struct scope *scope, struct census *census)
 {
 	pid_t pids[SURVIVORS_MAX];
-	int found = scope->uid ? processes_of_uid(scope->uid, pids, SURVIVORS_MAX) : 0;
+	int zombies, found = scope->uid ? processes_of_uid(scope->uid, pids, SURVIVORS_MAX, &zombies) : 0;
 	for (int i = 0; i < found && i < SURVIVORS_MAX && census->entries; i++) {
 		bool known = false;
 		for (uint32_t j = 0; j < census->stored; j++)
 			known |= census->entries[j].pid == pids[i];
 		if (!known && census->stored < SURVIVORS_MAX && pids[i] != scope->sweeper &&
-		    census_describe(pids[i], &census->entries[census->stored]) &&
-		    census->entries[census->stored].state[0] != 'Z') {
+		    census_describe(pids[i], &census->entries[census->stored])) {
 			census->stored++;
 			census->count++;
 		}
 	}
 }
 
-/* The deadline passed: say who is left. */
-static void certify_alive(struct helper *helper, struct scope *scope)
+/* The deadline passed: say who is left. `empty`: so were the last two lists, and what is left are zombies of its uid. */
+static void certify_alive(struct helper *helper, struct scope *scope, bool empty)
 {
 	struct common_ground *ground = helper->ground;
 	struct census census = {0};
+	scope->state = LINGERING;
+	scope->due_us = now_us() + LINGER_LOOK_US;
+	if (empty) {
+		scope->proof |= WIRE_DEATH_UID_EMPTY;
+		send_death(helper, scope, ORCH_DEATH_DEAD_UNREAPED, "");
+		return;
+	}
 	if (refresh(ground, scope))
 		processes_census(&census, &scope->lineage, ground->list, ground->count, SURVIVORS_MAX);
 	add_uid_members(scope, &census);
@@ -400,8 +408,6 @@ static void certify_alive(struct helper *helper, struct scope *scope)
 		send_death(helper, scope, ORCH_DEATH_UNVERIFIABLE,
 			   ground->list ? WIRE_BY_DESCENT : "no list of processes could be had by the deadline");
 	census_free(&census);
-	scope->state = LINGERING;
-	scope->due_us = now_us() + LINGER_LOOK_US;
 }
 
 /* --- requests -------------------------------------------------------------------------- */
@@ -574,7 +580,8 @@ static void scope_step(struct helper *helper, struct scope *scope)
 		scope->last_death_us = now;
 	else if (!empty)
 		scope->last_death_us = 0;
-	if (empty && scope->empty_before) {
+	bool twice = empty && scope->empty_before;
+	if (twice && !scope->zombies) {
 		if (!certified)
 			certify_empty(helper, scope);
 		scope_free(helper, scope);
@@ -583,7 +590,7 @@ static void scope_step(struct helper *helper, struct scope *scope)
 	scope->empty_before = empty;
 	scope->due_us = now + (certified ? LINGER_LOOK_US : LOOK_US);
 	if (!certified && now >= scope->deadline_us)
-		certify_alive(helper, scope);
+		certify_alive(helper, scope, twice);
 }
 
 void scopes_step(struct helper *helper)

@@ -168,21 +168,28 @@ void census_free(struct census *census)
 	memset(census, 0, sizeof(*census));
 }
 
-int processes_of_uid(uint32_t uid, pid_t *pids, int most)
+int processes_of_uid(uint32_t uid, pid_t *pids, int most, int *ret_zombies)
 {
 	static const uint32_t kinds[] = {PROC_UID_ONLY, PROC_RUID_ONLY};
 	int stored = 0, total = 0;
+	*ret_zombies = 0;
 	for (size_t kind = 0; kind < 2; kind++) {
 		pid_t *found;
 		int count = list_pids(kinds[kind], uid, &found);
 		if (count < 0)
 			return count;
 		for (int i = 0; i < count; i++) {
+			struct process process;
 			bool known = found[i] <= 0;
 			for (int j = 0; !known && j < stored; j++)
 				known = pids[j] == found[i];
 			if (known)
 				continue;
+			/* One that ended since it was listed was there all the same: it counts, to be looked for again. */
+			if (process_find(found[i], &process) && process.state == 'Z') {
+				*ret_zombies += 1;
+				continue;
+			}
 			total++;
 			if (stored < most)
 				pids[stored++] = found[i];

@@ -26,10 +26,10 @@ void processes_census(struct census *census, const struct lineage *lineage, cons
 		      size_t count, uint32_t most);
 
 /*
- * Pids whose effective or real uid this is: the closed set of a uid that is a scope's own. At most `most` are stored;
- * the number found, or a negative errno.
+ * Pids of the living whose effective or real uid this is: the closed set of a uid that is a scope's own. At most `most`
+ * are stored; the number found, or a negative errno. *ret_zombies: how many more are dead and not reaped.
  */
-int processes_of_uid(uint32_t uid, pid_t *pids, int most);
+int processes_of_uid(uint32_t uid, pid_t *pids, int most, int *ret_zombies);
 
 /* A descriptor that is readable once the process has ended; close-on-exec. Only poll() it. A negative errno. */
 int process_watch(pid_t pid);
