@@ -75,14 +75,16 @@ public struct ActionRecord: Hashable, Sendable {
     }
 }
 
-/// One action of a ``Journal``. Each transition is one durable commit; when another one was first, `ORCH_ESTATE` is
-/// thrown and nothing changes: look the action up again.
+/// One action of a ``Journal``. Each transition is one durable commit; when another one was first,
+/// `ORCH_ESTATE` is thrown and nothing changes: look the action up again.
 public actor Action {
     nonisolated let handle: Handle
     public nonisolated let kind: String
     public nonisolated let key: String
 
-    public nonisolated var unownedExecutor: UnownedSerialExecutor { handle.executor.asUnownedSerialExecutor() }
+    public nonisolated var unownedExecutor: UnownedSerialExecutor {
+        handle.executor.asUnownedSerialExecutor()
+    }
 
     init(_ handle: Handle) {
         self.handle = handle
@@ -120,7 +122,9 @@ public actor Action {
         let result = answer.result
         try withCMemory { memory throws(OrchError) in
             let start = memory.bytes(result)
-            try check { orch_action_resolve(handle.pointer, answer.outcome.rawValue, start, result.count, $0) }
+            try check {
+                orch_action_resolve(handle.pointer, answer.outcome.rawValue, start, result.count, $0)
+            }
         }
     }
 

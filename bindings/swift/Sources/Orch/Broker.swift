@@ -44,8 +44,8 @@ public struct Upstream: Sendable {
     public var credential: Credential
     /// Stays on this side; scrubbed from what is logged or sent back.
     public var secret: String?
-    /// In millionths of a US dollar per million tokens. Both 0: no price is known, and a principal with a money
-    /// budget is refused.
+    /// In millionths of a US dollar per million tokens. Both 0: no price is known, and a principal with a
+    /// money budget is refused.
     public var inputPriceMicroUsdPerMtok: UInt64 = 0
     public var outputPriceMicroUsdPerMtok: UInt64 = 0
     /// Assumed for the reservation when the request has no limit; 0: 32000.
@@ -72,9 +72,9 @@ public struct Operation: Hashable, Sendable {
     public let quotaResetsAtMs: Int64?
 }
 
-/// The one door out of a sandbox: plain HTTP to a listener, the first path segment names the operation. Each is checked
-/// (principal, grant, budget, destination), gets its credential last, and is journalled before it is sent. See
-/// orch_broker(3).
+/// The one door out of a sandbox: plain HTTP to a listener, the first path segment names the operation. Each
+/// is checked (principal, grant, budget, destination), gets its credential last, and is journalled before it
+/// is sent. See orch_broker(3).
 ///
 /// When the last reference is dropped, listeners and connections close; operations in flight become unknown.
 public actor Broker {
@@ -92,10 +92,13 @@ public actor Broker {
 
     nonisolated let handle: Handle
 
-    public nonisolated var unownedExecutor: UnownedSerialExecutor { handle.executor.asUnownedSerialExecutor() }
+    public nonisolated var unownedExecutor: UnownedSerialExecutor {
+        handle.executor.asUnownedSerialExecutor()
+    }
 
     /// With a journal of the same context (`Journal(path, on: context)`).
-    public init(_ context: Context, journal: Journal, _ options: Options = Options()) async throws(OrchError) {
+    public init(_ context: Context, journal: Journal, _ options: Options = Options()) async throws(OrchError)
+    {
         guard journal.handle.executor === context.executor else {
             throw OrchError(.einval, "the journal belongs to another context: Journal(path, on: context)")
         }
@@ -103,7 +106,9 @@ public actor Broker {
     }
 
     /// With a journal that it keeps by itself.
-    public init(_ context: Context, journalPath: String, _ options: Options = Options()) async throws(OrchError) {
+    public init(_ context: Context, journalPath: String, _ options: Options = Options())
+        async throws(OrchError)
+    {
         try await self.init(context, options, nil, journalPath)
     }
 
@@ -126,8 +131,8 @@ public actor Broker {
     /// One that the library lends.
     init(_ handle: Handle) { self.handle = handle }
 
-    /// Where an operation type ("ai.anthropic", "ai.openai") goes. `ORCH_EINVAL`: malformed URL, user information in
-    /// it, scheme other than http and https; `ORCH_ENOENT`: unknown operation.
+    /// Where an operation type ("ai.anthropic", "ai.openai") goes. `ORCH_EINVAL`: malformed URL, user
+    /// information in it, scheme other than http and https; `ORCH_ENOENT`: unknown operation.
     public func setUpstream(_ operation: String, _ upstream: Upstream) throws(OrchError) {
         try withCMemory { memory throws(OrchError) in
             var opts = orch_upstream_opts()
@@ -162,15 +167,15 @@ public actor Broker {
         return spent
     }
 
-    /// Serves clients that connect to the listening socket (duplicated) as that principal. `ORCH_EINVAL`: not a
-    /// listening stream socket; `ORCH_ECLOSED`: the principal is revoked.
+    /// Serves clients that connect to the listening socket (duplicated) as that principal. `ORCH_EINVAL`: not
+    /// a listening stream socket; `ORCH_ECLOSED`: the principal is revoked.
     public func addListener(_ fd: Int32, as principal: Principal) throws(OrchError) {
         try handle.requireSameContext(as: principal.handle, "the principal")
         try check { orch_broker_add_listener(handle.pointer, fd, principal.handle.pointer, $0) }
     }
 
-    /// The receiver of each step of each operation, on the context's thread; it replaces the one before. A pipeline's
-    /// broker has the pipeline as its receiver: see ``Pipeline/events``.
+    /// The receiver of each step of each operation, on the context's thread; it replaces the one before. A
+    /// pipeline's broker has the pipeline as its receiver: see ``Pipeline/events``.
     public func onOperation(_ receiver: @escaping @Sendable (Operation) -> Void) throws(OrchError) {
         try check {
             orch_broker_on_operation(
@@ -204,5 +209,6 @@ private func tellOperation(
     Callback<@Sendable (Operation) -> Void>.body(userdata)(
         Operation(
             principal: Principal.ID(principal), operation: string(operation), event: OperationEvent(event),
-            code: string(code), httpStatus: httpStatus, quotaResetsAtMs: quotaResetsAtMs == 0 ? nil : quotaResetsAtMs))
+            code: string(code), httpStatus: httpStatus,
+            quotaResetsAtMs: quotaResetsAtMs == 0 ? nil : quotaResetsAtMs))
 }

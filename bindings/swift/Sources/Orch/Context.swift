@@ -13,8 +13,8 @@ public struct LogLevel: OrchConstant {
 
 /// What all handles live in, with a thread of its own: see ``OrchExecutor``.
 ///
-/// The context ends when it and every handle made in it are gone; programs that still run in it are then killed.
-/// It never takes the host's signals, children, working directory, environment or standard streams.
+/// The context ends when it and every handle made in it are gone; programs that still run in it are then
+/// killed. It never takes the host's signals, children, working directory, environment or standard streams.
 public actor Context {
     public struct Options: Sendable {
         /// Absolute path of orch-reaper; nil: beside the library, then the installed folder.

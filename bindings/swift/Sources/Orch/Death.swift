@@ -60,8 +60,10 @@ public struct Death: Sendable, CustomStringConvertible {
         lastDeathUs = orch_death_last_death_us(death)
         confirmedUs = orch_death_confirmed_us(death)
         survivors = (0..<orch_death_survivor_count(death)).map { index in
-            var pid: Int32 = 0, start: UInt64 = 0
-            var state: UnsafePointer<CChar>?, wchan: UnsafePointer<CChar>?
+            var pid: Int32 = 0
+            var start: UInt64 = 0
+            var state: UnsafePointer<CChar>?
+            var wchan: UnsafePointer<CChar>?
             orch_death_survivor(death, index, &pid, &start, &state, &wchan)
             return Survivor(pid: pid, startTimeTicks: start, state: string(state), wchan: string(wchan))
         }

@@ -26,8 +26,8 @@ public struct ModelApi: OrchConstant {
     public static let openai = Self(ORCH_API_OPENAI)
 }
 
-/// What does the work of a role: it gets a packet (text) and a sandbox with a workspace, and leaves its answer as files
-/// in the workspace. Nothing that it prints and no exit code proves anything.
+/// What does the work of a role: it gets a packet (text) and a sandbox with a workspace, and leaves its
+/// answer as files in the workspace. Nothing that it prints and no exit code proves anything.
 public actor Executor {
     /// One of the kinds, with what that kind needs.
     public enum Program: Sendable {
@@ -39,15 +39,18 @@ public actor Executor {
         case codex(path: String, model: String? = nil)
         /// Any program: packet on stdin, workspace as working directory.
         case command([String])
-        /// A function of the host. It runs in a task of its own and may take its time; what it returns is the job's
-        /// status. What it throws becomes the job's message, with the status -1. When the job is stopped for its
-        /// time, programs that the function awaits in the job's sandbox end, and its task is not cancelled.
+        /// A function of the host. It runs in a task of its own and may take its time; what it returns is the
+        /// job's status. What it throws becomes the job's message, with the status -1. When the job is
+        /// stopped for its time, programs that the function awaits in the job's sandbox end, and its task is
+        /// not cancelled.
         case callback(@Sendable (Job) async throws -> Int32)
     }
 
     nonisolated let handle: Handle
 
-    public nonisolated var unownedExecutor: UnownedSerialExecutor { handle.executor.asUnownedSerialExecutor() }
+    public nonisolated var unownedExecutor: UnownedSerialExecutor {
+        handle.executor.asUnownedSerialExecutor()
+    }
 
     /// `ORCH_EINVAL`; `ORCH_ENOENT`: the program is not there (the message says where it was sought).
     public init(_ context: Context, _ program: Program) async throws(OrchError) {
@@ -87,9 +90,12 @@ public actor Executor {
     public nonisolated var kind: ExecutorKind { ExecutorKind(orch_executor_kind(handle.pointer)) }
 
     /// "ai.anthropic", "ai.openai" or nil: the grant that it needs.
-    public nonisolated var operation: String? { orch_executor_operation(handle.pointer).map { String(cString: $0) } }
+    public nonisolated var operation: String? {
+        orch_executor_operation(handle.pointer).map { String(cString: $0) }
+    }
 
-    /// Shows the program's files in a sandbox that is not started yet. ``run(in:packet:timeoutMs:stallMs:)`` needs it.
+    /// Shows the program's files in a sandbox that is not started yet. ``run(in:packet:timeoutMs:stallMs:)``
+    /// needs it.
     public func prepare(_ sandbox: Sandbox) throws(OrchError) {
         try handle.requireSameContext(as: sandbox.handle, "the sandbox")
         try check { orch_executor_prepare(handle.pointer, sandbox.handle.pointer, $0) }
@@ -139,8 +145,8 @@ private func onJob(_ userdata: UnsafeMutableRawPointer?, _ job: OpaquePointer?) 
     guard let executor = host.loop.executor else { return }
     let job = Job(Handle(orch_job_ref(job), executor, orch_job_unref), nil)
     Task {
-        // Finished explicitly, also after a failure: whoever runs the job has a reference too, so that dropping ours
-        // would tell nobody. It may have ended meanwhile.
+        // Finished explicitly, also after a failure: whoever runs the job has a reference too, so that
+        // dropping ours would tell nobody. It may have ended meanwhile.
         do {
             let status = try await host.work(job)
             try? await job.finish(status)

@@ -42,14 +42,16 @@ public struct JobEnd: Hashable, Sendable {
     public let message: String
 }
 
-/// One attempt of an ``Executor``: what ``Executor/run(in:packet:timeoutMs:stallMs:)`` returns, and what a host's
-/// function is given.
+/// One attempt of an ``Executor``: what ``Executor/run(in:packet:timeoutMs:stallMs:)`` returns, and what a
+/// host's function is given.
 public actor Job {
     nonisolated let handle: Handle
     // nil: a host's function has it, and who runs it hears of its end.
     private nonisolated let watch: JobWatch?
 
-    public nonisolated var unownedExecutor: UnownedSerialExecutor { handle.executor.asUnownedSerialExecutor() }
+    public nonisolated var unownedExecutor: UnownedSerialExecutor {
+        handle.executor.asUnownedSerialExecutor()
+    }
 
     init(_ handle: Handle, _ watch: JobWatch?) {
         self.handle = handle
@@ -62,7 +64,9 @@ public actor Job {
 
     /// Where the work belongs. It is stopped by who runs the job.
     public var sandbox: Sandbox {
-        Sandbox(borrowing: Handle(orch_sandbox_ref(orch_job_sandbox(handle.pointer)), handle.executor, orch_sandbox_unref))
+        Sandbox(
+            borrowing: Handle(
+                orch_sandbox_ref(orch_job_sandbox(handle.pointer)), handle.executor, orch_sandbox_unref))
     }
 
     /// Host path of the workspace.
@@ -79,11 +83,12 @@ public actor Job {
     /// Tokens that the executor itself claims to have used. The authority is the broker.
     public var claimedTokens: UInt64 { orch_job_claimed_tokens(handle.pointer) }
 
-    /// All events of the job, for one reader; what it does not take is kept for it. Empty in a host's function.
+    /// All events of the job, for one reader; what it does not take is kept for it. Empty in a host's
+    /// function.
     public nonisolated let events: AsyncStream<JobEvent>
 
-    /// Waits for the end. `ORCH_ECANCELED`: the waiting task was cancelled; the job goes on, and stopping its sandbox
-    /// ends it. `ORCH_ESTATE`: a host's function asks for the end of its own job.
+    /// Waits for the end. `ORCH_ECANCELED`: the waiting task was cancelled; the job goes on, and stopping its
+    /// sandbox ends it. `ORCH_ESTATE`: a host's function asks for the end of its own job.
     public var end: JobEnd {
         get async throws(OrchError) {
             guard let watch else { throw OrchError(.estate, "this job's end is told to who runs it") }
@@ -106,7 +111,8 @@ final class JobWatch: Sendable {
 }
 
 func onJobEvent(
-    _ userdata: UnsafeMutableRawPointer?, _ job: OpaquePointer?, _ event: UInt32, _ text: UnsafePointer<CChar>?
+    _ userdata: UnsafeMutableRawPointer?, _ job: OpaquePointer?, _ event: UInt32,
+    _ text: UnsafePointer<CChar>?
 ) {
     Callback<JobWatch>.body(userdata).eventSink.yield(JobEvent(kind: JobEventKind(event), text: string(text)))
 }

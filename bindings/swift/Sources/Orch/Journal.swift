@@ -18,8 +18,8 @@ public struct Begin: OrchConstant {
     public static let conflict = Self(ORCH_BEGIN_CONFLICT)
 }
 
-/// A durable record of actions that tells "intended", "dispatched", "observed" and "confirmed" apart. All calls are
-/// durable when they return; they wait for the disk on the journal's thread, never on the caller's.
+/// A durable record of actions that tells "intended", "dispatched", "observed" and "confirmed" apart. All
+/// calls are durable when they return; they wait for the disk on the journal's thread, never on the caller's.
 public actor Journal {
     public struct Options: Sendable {
         /// A small file outside the journal's folder that knows how far the journal got; nil: none.
@@ -28,7 +28,8 @@ public actor Journal {
         public var readOnly: Bool
         /// Bytes of a request or result; 0: 1 MiB.
         public var payloadLimit: UInt64
-        /// Called right after each record became durable, with its sequence number. It must not call the library.
+        /// Called right after each record became durable, with its sequence number. It must not call the
+        /// library.
         public var onRecord: (@Sendable (UInt64) -> Void)?
 
         public init(
@@ -55,7 +56,8 @@ public actor Journal {
         public var fingerprint: [UInt8]?
 
         public init(
-            kind: String, key: String, policy: Policy? = nil, request: [UInt8] = [], fingerprint: [UInt8]? = nil
+            kind: String, key: String, policy: Policy? = nil, request: [UInt8] = [],
+            fingerprint: [UInt8]? = nil
         ) {
             self.kind = kind
             self.key = key
@@ -67,15 +69,19 @@ public actor Journal {
 
     nonisolated let handle: Handle
 
-    public nonisolated var unownedExecutor: UnownedSerialExecutor { handle.executor.asUnownedSerialExecutor() }
+    public nonisolated var unownedExecutor: UnownedSerialExecutor {
+        handle.executor.asUnownedSerialExecutor()
+    }
 
     /// Opens or creates. It waits for the disk.
-    /// - Parameter context: whose thread it lives on; a ``Broker`` can use only a journal of its own context. nil: a
-    ///   thread of its own.
+    /// - Parameter context: whose thread it lives on; a ``Broker`` can use only a journal of its own context.
+    ///   nil: a thread of its own.
     ///
     /// `ORCH_ELOCKED`: another coordinator owns it (the message names it); `ORCH_ESCHEMA`, `ORCH_ENETFS`,
     /// `ORCH_ECORRUPT`, `ORCH_ENOENT`, `ORCH_ENOSPC`, `ORCH_EPOISONED`, `ORCH_EINVAL`, `ORCH_ESYS`.
-    public init(_ path: String, _ options: Options = Options(), on context: Context? = nil) async throws(OrchError) {
+    public init(_ path: String, _ options: Options = Options(), on context: Context? = nil)
+        async throws(OrchError)
+    {
         let home: Context
         if let context { home = context } else { home = try Context() }
         handle = try await home.make(orch_journal_unref) { (_, made) throws(OrchError) in
@@ -106,8 +112,8 @@ public actor Journal {
 
     /// Records an intent, or finds what is recorded under the key; one transaction.
     ///
-    /// `ORCH_ECONFLICT`: same key, other kind or fingerprint; `ORCH_ETOOBIG`; `ORCH_ENOSPC`; `ORCH_EPOISONED`: reopen;
-    /// `ORCH_ESTATE`: read-only; `ORCH_EINVAL`; `ORCH_ECORRUPT`.
+    /// `ORCH_ECONFLICT`: same key, other kind or fingerprint; `ORCH_ETOOBIG`; `ORCH_ENOSPC`;
+    /// `ORCH_EPOISONED`: reopen; `ORCH_ESTATE`: read-only; `ORCH_EINVAL`; `ORCH_ECORRUPT`.
     public func begin(_ intent: Intent) throws(OrchError) -> (begin: Begin, action: Action) {
         try withCMemory { memory throws(OrchError) in
             var opts = orch_action_opts()
@@ -126,11 +132,13 @@ public actor Journal {
         }
     }
 
-    /// Records something whose record is the whole effect. false: it was recorded before. Errors as for begin.
+    /// Records something whose record is the whole effect. false: it was recorded before. Errors as for
+    /// begin.
     @discardableResult
     public func record(kind: String, key: String, _ payload: [UInt8] = []) throws(OrchError) -> Bool {
         try withCMemory { memory throws(OrchError) in
-            let kind = try memory.string(kind), key = try memory.string(key)
+            let kind = try memory.string(kind)
+            let key = try memory.string(key)
             var fresh: Int32 = 0
             let start = memory.bytes(payload)
             try check { orch_journal_record(handle.pointer, kind, key, start, payload.count, &fresh, $0) }
@@ -153,7 +161,8 @@ public actor Journal {
     }
 
     /// Walks the actions in order of their intent, at most those whose kind starts with the prefix, until the
-    /// function returns false or throws; what it throws is thrown on. It must not wait for anything of the journal.
+    /// function returns false or throws; what it throws is thrown on. It must not wait for anything of the
+    /// journal.
     public func each(_ kindPrefix: String? = nil, _ body: (ActionRecord) throws -> Bool) throws {
         var thrown: (any Error)?
         try walk(kindPrefix) { action in
@@ -187,8 +196,8 @@ public actor Journal {
         }
     }
 
-    /// Checks the hash chain, every action and payload, SQLite's pages and the anchor. Returns the number of records.
-    /// `ORCH_ECORRUPT` names the first record that does not fit.
+    /// Checks the hash chain, every action and payload, SQLite's pages and the anchor. Returns the number of
+    /// records. `ORCH_ECORRUPT` names the first record that does not fit.
     @discardableResult
     public func verify() throws(OrchError) -> UInt64 {
         var records: UInt64 = 0

@@ -7,7 +7,8 @@
     import Darwin
 #endif
 
-/// A value behind a lock. A pthread mutex, because the thread sanitizer sees it; it does not see the standard library's.
+/// A value behind a lock. A pthread mutex, because the thread sanitizer sees it; it does not see the standard
+/// library's.
 package final class Locked<Value>: @unchecked Sendable {
     private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
     private var value: Value

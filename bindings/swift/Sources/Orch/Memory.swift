@@ -9,14 +9,17 @@ import COrch
     import Darwin
 #endif
 
-/// Owns one reference of a C handle. Dropping it from any thread is allowed: the library then leaves the end to
-/// the context's own thread, which lives as long as any handle does.
+/// Owns one reference of a C handle. Dropping it from any thread is allowed: the library then leaves the end
+/// to the context's own thread, which lives as long as any handle does.
 final class Handle: @unchecked Sendable {
     let pointer: OpaquePointer
     let executor: OrchExecutor
     private let unref: (OpaquePointer?) -> OpaquePointer?
 
-    init(_ pointer: OpaquePointer, _ executor: OrchExecutor, _ unref: @escaping (OpaquePointer?) -> OpaquePointer?) {
+    init(
+        _ pointer: OpaquePointer, _ executor: OrchExecutor,
+        _ unref: @escaping (OpaquePointer?) -> OpaquePointer?
+    ) {
         self.pointer = pointer
         self.executor = executor
         self.unref = unref
@@ -30,7 +33,9 @@ final class Handle: @unchecked Sendable {
 
     /// Two handles can be used together only in one context.
     func requireSameContext(as other: Handle, _ what: String) throws(OrchError) {
-        guard executor === other.executor else { throw OrchError(.einval, "\(what) belongs to another context") }
+        guard executor === other.executor else {
+            throw OrchError(.einval, "\(what) belongs to another context")
+        }
     }
 }
 

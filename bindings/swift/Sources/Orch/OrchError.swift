@@ -3,7 +3,8 @@ import COrch
 
 /// What a call of the library failed with.
 public struct OrchError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// A stable code: `ORCH_EINVAL` is `.einval`, and so on. A newer library may have codes that have no name here.
+    /// A stable code: `ORCH_EINVAL` is `.einval`, and so on. A newer library may have codes that have no name
+    /// here.
     public struct Code: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
         public let rawValue: Int32
 

@@ -9,16 +9,18 @@ import COrch
     import Darwin
 #endif
 
-/// The one thread that owns a context. It polls `orch_ctx_fd()`, calls `orch_ctx_process()`, and runs the jobs of
-/// every actor that has it as its executor: all actors of this package, and yours if you like:
+/// The one thread that owns a context. It polls `orch_ctx_fd()`, calls `orch_ctx_process()`, and runs the
+/// jobs of every actor that has it as its executor: all actors of this package, and yours if you like:
 ///
 ///     actor Conductor {
 ///         let context: Context
-///         nonisolated var unownedExecutor: UnownedSerialExecutor { context.executor.asUnownedSerialExecutor() }
+///         nonisolated var unownedExecutor: UnownedSerialExecutor {
+///             context.executor.asUnownedSerialExecutor()
+///         }
 ///     }
 ///
-/// From such an actor the calls of this package need no change of threads. The thread ends when the last handle
-/// of the context is gone. It blocks all signals but those of its own faults.
+/// From such an actor the calls of this package need no change of threads. The thread ends when the last
+/// handle of the context is gone. It blocks all signals but those of its own faults.
 public final class OrchExecutor: SerialExecutor {
     let loop: Loop
 
@@ -83,14 +85,19 @@ final class Loop: @unchecked Sendable {
     }
 
     /// Calls `ready` on the thread while `fd` is ready for `events` (POLLIN, POLLOUT). Only on the thread.
-    func watch(_ fd: Int32, _ events: Int32, _ ready: @escaping () -> Void) { watches[fd] = (Int16(events), ready) }
+    func watch(_ fd: Int32, _ events: Int32, _ ready: @escaping () -> Void) {
+        watches[fd] = (Int16(events), ready)
+    }
 
     func unwatch(_ fd: Int32) { watches[fd] = nil }
 
     func startThread() throws(OrchError) {
-        var signals = sigset_t(), before = sigset_t()
+        var signals = sigset_t()
+        var before = sigset_t()
         sigfillset(&signals)
-        for fault in [SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS] { sigdelset(&signals, fault) }
+        for fault in [SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS] {
+            sigdelset(&signals, fault)
+        }
         var attributes = pthread_attr_t()
         pthread_attr_init(&attributes)
         defer { pthread_attr_destroy(&attributes) }

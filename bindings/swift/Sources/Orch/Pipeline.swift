@@ -42,8 +42,8 @@ public struct Overlay: OptionSet, Hashable, Sendable {
     public static let recovering = Self(rawValue: ORCH_OVERLAY_RECOVERING)
 }
 
-/// From an idea to a verified product. Every transition is a record of the run's journal, from which a new instance
-/// resumes; nothing that an executor prints can make a task verified.
+/// From an idea to a verified product. Every transition is a record of the run's journal, from which a new
+/// instance resumes; nothing that an executor prints can make a task verified.
 ///
 /// Dropping the last reference kills what runs; the run can be resumed from its state folder.
 public actor Pipeline {
@@ -74,8 +74,8 @@ public actor Pipeline {
         public var description: String?
         /// No reviewer role.
         public var noReview = false
-        /// Called on the context's thread right after each record of the journal became durable. It must not call
-        /// the library.
+        /// Called on the context's thread right after each record of the journal became durable. It must not
+        /// call the library.
         public var onRecord: (@Sendable (UInt64) -> Void)?
 
         fileprivate let resume: Bool
@@ -97,10 +97,12 @@ public actor Pipeline {
     nonisolated let handle: Handle
     private nonisolated let hub = Hub<PipelineEvent>()
 
-    public nonisolated var unownedExecutor: UnownedSerialExecutor { handle.executor.asUnownedSerialExecutor() }
+    public nonisolated var unownedExecutor: UnownedSerialExecutor {
+        handle.executor.asUnownedSerialExecutor()
+    }
 
-    /// Opens the state folder and its journal; starts nothing. `ORCH_EEXIST`: the folder holds a run; `ORCH_ENOENT`:
-    /// nothing to resume, or no repository; `ORCH_EINVAL`; errors of ``Journal``.
+    /// Opens the state folder and its journal; starts nothing. `ORCH_EEXIST`: the folder holds a run;
+    /// `ORCH_ENOENT`: nothing to resume, or no repository; `ORCH_EINVAL`; errors of ``Journal``.
     public init(_ context: Context, _ options: Options) async throws(OrchError) {
         let hub = hub
         handle = try await context.make(orch_pipeline_unref) { (ctx, made) throws(OrchError) in
@@ -108,7 +110,8 @@ public actor Pipeline {
                 var opts = orch_pipeline_opts()
                 orch_pipeline_opts_init(&opts)
                 opts.flags =
-                    (options.resume ? ORCH_PIPELINE_RESUME : 0) | (options.noReview ? ORCH_PIPELINE_NO_REVIEW : 0)
+                    (options.resume ? ORCH_PIPELINE_RESUME : 0)
+                    | (options.noReview ? ORCH_PIPELINE_NO_REVIEW : 0)
                 opts.state_dir = try memory.string(options.stateDir)
                 opts.anchor_path = try memory.string(options.anchorPath)
                 opts.idea = try memory.string(options.idea)
@@ -139,12 +142,15 @@ public actor Pipeline {
 
     /// Of the run: set its upstreams before the start.
     public var broker: Broker {
-        Broker(Handle(orch_broker_ref(orch_pipeline_broker(handle.pointer)), handle.executor, orch_broker_unref))
+        Broker(
+            Handle(orch_broker_ref(orch_pipeline_broker(handle.pointer)), handle.executor, orch_broker_unref))
     }
 
     /// Of the run.
     public var journal: Journal {
-        Journal(Handle(orch_journal_ref(orch_pipeline_journal(handle.pointer)), handle.executor, orch_journal_unref))
+        Journal(
+            Handle(
+                orch_journal_ref(orch_pipeline_journal(handle.pointer)), handle.executor, orch_journal_unref))
     }
 
     /// Who does a role; nil: all roles that have none of their own. `ORCH_ESTATE`: it is started.
@@ -155,7 +161,8 @@ public actor Pipeline {
         }
     }
 
-    /// Allows tasks whose plan asks for it an operation of that kind. Key prefix and uses are set by the pipeline.
+    /// Allows tasks whose plan asks for it an operation of that kind. Key prefix and uses are set by the
+    /// pipeline.
     public func allow(_ grant: Grant) throws(OrchError) {
         try withCMemory { memory throws(OrchError) in
             var opts = orch_grant_opts()
@@ -164,26 +171,26 @@ public actor Pipeline {
         }
     }
 
-    /// Each thing that happens from now on. Each reader asks for its own stream; it ends after the event "end".
-    /// Nothing is dropped: what a reader does not take is kept for it.
+    /// Each thing that happens from now on. Each reader asks for its own stream; it ends after the event
+    /// "end". Nothing is dropped: what a reader does not take is kept for it.
     public nonisolated var events: AsyncStream<PipelineEvent> { hub.stream() }
 
-    /// Starts or resumes. First it probes what is enforced on this host: that takes seconds and holds the context's
-    /// thread.
+    /// Starts or resumes. First it probes what is enforced on this host: that takes seconds and holds the
+    /// context's thread.
     ///
-    /// `ORCH_ESTATE`: started already, or a role has no executor; `ORCH_EUNENFORCEABLE`; `ORCH_ECORRUPT`: a sealed
-    /// document was changed; errors of ``Journal``.
+    /// `ORCH_ESTATE`: started already, or a role has no executor; `ORCH_EUNENFORCEABLE`; `ORCH_ECORRUPT`: a
+    /// sealed document was changed; errors of ``Journal``.
     public func start() throws(OrchError) { try check { orch_pipeline_start(handle.pointer, $0) } }
 
     /// Starts if need be and waits for the end: `delivered`, `partial` or `aborted`.
     ///
-    /// `ORCH_ENEEDHUMAN`: it waits for answers that nobody will give; `ORCH_ENOSPC`, `ORCH_EPOISONED` and others: this
-    /// instance can not go on, the run can be resumed. `ORCH_ECANCELED`: the waiting task was cancelled; the run goes
-    /// on, call ``stop(_:)`` to abort it, or drop the pipeline to resume it later.
+    /// `ORCH_ENEEDHUMAN`: it waits for answers that nobody will give; `ORCH_ENOSPC`, `ORCH_EPOISONED` and
+    /// others: this instance can not go on, the run can be resumed. `ORCH_ECANCELED`: the waiting task was
+    /// cancelled; the run goes on, call ``stop(_:)`` to abort it, or drop the pipeline to resume it later.
     public func run() async throws(OrchError) -> RunState {
         let (looks, look) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
-        // Nearly always an event says that there is something to see. A run that resumes where it waited for a person
-        // has said so before: for that, look from time to time.
+        // Nearly always an event says that there is something to see. A run that resumes where it waited for
+        // a person has said so before: for that, look from time to time.
         let events = self.events
         let watcher = Task {
             for await event in events where event.name == "end" || event.name == "overlay" { look.yield() }
@@ -210,8 +217,8 @@ public actor Pipeline {
         throw OrchError(.ecanceled, "the task that waited for the run was cancelled")
     }
 
-    /// Answers of the user by question; "" or a missing one takes the recommendation. Before the questions are asked
-    /// they are kept. `ORCH_ENOENT`: no such question; `ORCH_ESTATE`: too late.
+    /// Answers of the user by question; "" or a missing one takes the recommendation. Before the questions
+    /// are asked they are kept. `ORCH_ENOENT`: no such question; `ORCH_ESTATE`: too late.
     public func answer(_ answers: [String: String]) throws(OrchError) {
         try answer(json: JSON.object(["answers": .object(answers.mapValues(JSON.string))]).text)
     }
@@ -229,7 +236,8 @@ public actor Pipeline {
         try check { orch_pipeline_accept_recommended(handle.pointer, $0) }
     }
 
-    /// Kills the running attempts (certificates in the report); the run ends `aborted` after its report is written.
+    /// Kills the running attempts (certificates in the report); the run ends `aborted` after its report is
+    /// written.
     public func stop(_ reason: String) throws(OrchError) {
         try withCMemory { memory throws(OrchError) in
             let reason = try memory.string(reason)
@@ -245,8 +253,8 @@ public actor Pipeline {
         try takeJSON { orch_pipeline_status(handle.pointer, $0, $1) }
     }
 
-    /// The same from the journal of a run that no instance has in hand. It reads files on the caller's thread.
-    /// `ORCH_ELOCKED`: it runs; `ORCH_ENOENT`.
+    /// The same from the journal of a run that no instance has in hand. It reads files on the caller's
+    /// thread. `ORCH_ELOCKED`: it runs; `ORCH_ENOENT`.
     public static func status(of stateDir: String) throws(OrchError) -> JSON {
         try withCMemory { memory throws(OrchError) in
             let stateDir = try memory.string(stateDir)
@@ -279,7 +287,8 @@ private func onPipelineEvent(_ userdata: UnsafeMutableRawPointer?, _ json: Unsaf
 }
 
 private func takeJSON(
-    _ call: (UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>, UnsafeMutablePointer<OpaquePointer?>) -> Int32
+    _ call: (UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>, UnsafeMutablePointer<OpaquePointer?>) ->
+        Int32
 ) throws(OrchError) -> JSON {
     var text: UnsafeMutablePointer<CChar>?
     try check { call(&text, $0) }

@@ -9,8 +9,8 @@ public struct Grant: Sendable {
     public var deny: Bool
     /// notify.send: the URL that is POSTed to.
     public var url: String?
-    /// And the one that is asked whether a key was applied: "{key}" in it is replaced; 200: applied, 404: not. nil:
-    /// the outcome stays unknown after a failure.
+    /// And the one that is asked whether a key was applied: "{key}" in it is replaced; 200: applied, 404:
+    /// not. nil: the outcome stays unknown after a failure.
     public var probeUrl: String?
     /// 0: no limit.
     public var maxUses: UInt64 = 0
@@ -38,7 +38,8 @@ public struct Grant: Sendable {
     }
 }
 
-/// Who asks the broker: one attempt of one task, with a generation. Without a grant everything it asks for is refused.
+/// Who asks the broker: one attempt of one task, with a generation. Without a grant everything it asks for is
+/// refused.
 public actor Principal {
     /// Tells principals of a broker apart, while they live.
     public struct ID: Hashable, Sendable {
@@ -60,7 +61,9 @@ public actor Principal {
     nonisolated let handle: Handle
     public nonisolated let name: String
 
-    public nonisolated var unownedExecutor: UnownedSerialExecutor { handle.executor.asUnownedSerialExecutor() }
+    public nonisolated var unownedExecutor: UnownedSerialExecutor {
+        handle.executor.asUnownedSerialExecutor()
+    }
 
     /// - Parameter name: "run-1/T2/1": in the journal and in refusals.
     public init(_ broker: Broker, _ name: String, _ options: Options = Options()) async throws(OrchError) {

@@ -41,14 +41,17 @@ public actor Proc {
     nonisolated let handle: Handle
     private let watch: Watch
 
-    public nonisolated var unownedExecutor: UnownedSerialExecutor { handle.executor.asUnownedSerialExecutor() }
+    public nonisolated var unownedExecutor: UnownedSerialExecutor {
+        handle.executor.asUnownedSerialExecutor()
+    }
 
     init(
         _ argv: [String], _ options: Options, in parent: Handle,
-        _ spawn: @Sendable (
-            OpaquePointer, UnsafePointer<orch_proc_opts>, UnsafeMutablePointer<OpaquePointer?>,
-            UnsafeMutablePointer<OpaquePointer?>
-        ) -> Int32
+        _ spawn:
+            @Sendable (
+                OpaquePointer, UnsafePointer<orch_proc_opts>, UnsafeMutablePointer<OpaquePointer?>,
+                UnsafeMutablePointer<OpaquePointer?>
+            ) -> Int32
     ) throws(OrchError) {
         let watch = Watch()
         var proc: OpaquePointer?
@@ -80,8 +83,8 @@ public actor Proc {
     /// nil while it runs, or when it could not be started.
     public var status: ExitStatus? { exitStatus(handle.pointer) }
 
-    /// Sends a signal to the program, not to its descendants: to end those stop the scope. `ORCH_ESTATE`: it has
-    /// ended.
+    /// Sends a signal to the program, not to its descendants: to end those stop the scope. `ORCH_ESTATE`: it
+    /// has ended.
     public func signal(_ signal: Int32) throws(OrchError) {
         try check { orch_proc_signal(handle.pointer, signal, $0) }
     }
@@ -91,8 +94,9 @@ public actor Proc {
         get async throws(OrchError) { try await watch.started.valueUnlessCancelled() }
     }
 
-    /// Waits until it has ended. `ORCH_ESPAWN`: it could not be started (message and errno say why); `ORCH_EHELPER`:
-    /// the helper died; `ORCH_ECANCELED`: the waiting task was cancelled, the program goes on.
+    /// Waits until it has ended. `ORCH_ESPAWN`: it could not be started (message and errno say why);
+    /// `ORCH_EHELPER`: the helper died; `ORCH_ECANCELED`: the waiting task was cancelled, the program goes
+    /// on.
     public var exit: ExitStatus {
         get async throws(OrchError) { try await watch.exit.valueUnlessCancelled() }
     }
@@ -116,7 +120,8 @@ private final class Watch: Sendable {
 }
 
 private func exitStatus(_ proc: OpaquePointer) -> ExitStatus? {
-    let signal = orch_proc_term_signal(proc), code = orch_proc_exit_code(proc)
+    let signal = orch_proc_term_signal(proc)
+    let code = orch_proc_exit_code(proc)
     return signal > 0 ? .signaled(signal) : code >= 0 ? .exited(code) : nil
 }
 

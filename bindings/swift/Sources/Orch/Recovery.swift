@@ -45,12 +45,15 @@ public struct Recovery: Sendable, CustomStringConvertible {
 
     fileprivate init(copying recovery: OpaquePointer, _ executor: OrchExecutor, _ probeErrors: [any Error]) {
         rows = (0..<orch_recovery_count(recovery)).map { index in
-            var action: OpaquePointer?, decision: UnsafePointer<CChar>?
-            var before: UInt32 = 0, probe: UInt32 = 0
+            var action: OpaquePointer?
+            var decision: UnsafePointer<CChar>?
+            var before: UInt32 = 0
+            var probe: UInt32 = 0
             orch_recovery_row(recovery, index, &action, &before, &probe, &decision)
             return Row(
                 action: Action(Handle(orch_action_ref(action), executor, orch_action_unref)),
-                stateBefore: ActionState(before), probe: probe == 0 ? nil : Outcome(probe), decision: string(decision))
+                stateBefore: ActionState(before), probe: probe == 0 ? nil : Outcome(probe),
+                decision: string(decision))
         }
         text = string(orch_recovery_text(recovery))
         self.probeErrors = probeErrors
@@ -58,12 +61,13 @@ public struct Recovery: Sendable, CustomStringConvertible {
 }
 
 extension Journal {
-    /// After a restart: probes each action that an earlier generation left open, then decides, by the table of
-    /// orch_journal_recover(3). It can be killed at any point and run again.
+    /// After a restart: probes each action that an earlier generation left open, then decides, by the table
+    /// of orch_journal_recover(3). It can be killed at any point and run again.
     /// - Parameters:
     ///   - kindPrefix: only actions of such a kind.
-    ///   - probe: asks the outside what became of the action, at once, on the journal's thread; it must not wait for
-    ///     anything of the journal. Throwing is the answer `unknown`. nil: every answer is `unknown`.
+    ///   - probe: asks the outside what became of the action, at once, on the journal's thread; it must not
+    ///     wait for anything of the journal. Throwing is the answer `unknown`. nil: every answer is
+    ///     `unknown`.
     @discardableResult
     public func recover(
         _ kindPrefix: String? = nil, probe: (@Sendable (ActionRecord) throws -> ProbeAnswer)? = nil

@@ -42,8 +42,8 @@ public struct ProtectionLevel: OrchConstant {
     public static let off = Self(ORCH_PROTECT_OFF)
 }
 
-/// Deny by default on every channel: a policy (the builder calls, allowed until the start), and once started a scope
-/// with an empty root, namespaces of its own, Landlock, seccomp and no capabilities.
+/// Deny by default on every channel: a policy (the builder calls, allowed until the start), and once started
+/// a scope with an empty root, namespaces of its own, Landlock, seccomp and no capabilities.
 ///
 /// When the last reference is dropped, the load is killed.
 public actor Sandbox {
@@ -98,7 +98,9 @@ public actor Sandbox {
     private var starting: Promise<Void>?
     private var ownScope: Scope?
 
-    public nonisolated var unownedExecutor: UnownedSerialExecutor { handle.executor.asUnownedSerialExecutor() }
+    public nonisolated var unownedExecutor: UnownedSerialExecutor {
+        handle.executor.asUnownedSerialExecutor()
+    }
 
     /// Nothing is started.
     public init(_ context: Context, _ options: Options = Options()) async throws(OrchError) {
@@ -123,19 +125,22 @@ public actor Sandbox {
 
     // MARK: Policy
 
-    /// Makes a host file or folder visible inside, at `inner` (absolute; nil: the same path). A path that is missing
-    /// at the start is a start error. `ORCH_EINVAL`, `ORCH_EEXIST`, `ORCH_ETOOBIG`, `ORCH_ESTATE`.
+    /// Makes a host file or folder visible inside, at `inner` (absolute; nil: the same path). A path that is
+    /// missing at the start is a start error. `ORCH_EINVAL`, `ORCH_EEXIST`, `ORCH_ETOOBIG`, `ORCH_ESTATE`.
     public func addPath(_ host: String, at inner: String? = nil, _ access: PathAccess) throws(OrchError) {
         try withCMemory { memory throws(OrchError) in
-            let host = try memory.string(host), inner = try memory.string(inner)
+            let host = try memory.string(host)
+            let inner = try memory.string(inner)
             try check { orch_sandbox_add_path(handle.pointer, host, inner, access.rawValue, $0) }
         }
     }
 
-    /// The folder that is the sandbox's own at `inner` (nil: "/work"), and the working directory of its programs.
+    /// The folder that is the sandbox's own at `inner` (nil: "/work"), and the working directory of its
+    /// programs.
     public func setWorkspace(_ host: String, at inner: String? = nil) throws(OrchError) {
         try withCMemory { memory throws(OrchError) in
-            let host = try memory.string(host), inner = try memory.string(inner)
+            let host = try memory.string(host)
+            let inner = try memory.string(inner)
             try check { orch_sandbox_set_workspace(handle.pointer, host, inner, $0) }
         }
     }
@@ -143,7 +148,8 @@ public actor Sandbox {
     /// Adds to the environment of every program, in which nothing is of the host's. nil as value removes.
     public func setEnvironment(_ name: String, _ value: String?) throws(OrchError) {
         try withCMemory { memory throws(OrchError) in
-            let name = try memory.string(name), value = try memory.string(value)
+            let name = try memory.string(name)
+            let value = try memory.string(value)
             try check { orch_sandbox_set_env(handle.pointer, name, value, $0) }
         }
     }
@@ -161,7 +167,8 @@ public actor Sandbox {
     /// Sets up namespaces, mounts and the listener. A second call waits for the same start. It takes at most
     /// `setupTimeoutMs`; in a cancelled task it goes on in the background and `ORCH_ECANCELED` is thrown.
     ///
-    /// `ORCH_EUNENFORCEABLE` (what, why, remedy), `ORCH_ENOENT` for a missing host path, `ORCH_ESYS` with the step, ...
+    /// `ORCH_EUNENFORCEABLE` (what, why, remedy), `ORCH_ENOENT` for a missing host path, `ORCH_ESYS` with the
+    /// step, ...
     public func start() async throws(OrchError) {
         if let starting { return try await starting.valueUnlessCancelled() }
         let promise = Promise<Void>()
@@ -180,7 +187,8 @@ public actor Sandbox {
             guard let scope = orch_sandbox_scope(handle.pointer) else {
                 throw OrchError(.estate, "the sandbox is not started")
             }
-            let made = try Scope(Handle(orch_scope_ref(scope), handle.executor, orch_scope_unref), listens: !borrowed)
+            let made = try Scope(
+                Handle(orch_scope_ref(scope), handle.executor, orch_scope_unref), listens: !borrowed)
             ownScope = made
             return made
         }
@@ -196,13 +204,14 @@ public actor Sandbox {
         return fd
     }
 
-    /// Connects to 127.0.0.1:port **inside** the sandbox. The socket is non-blocking, close-on-exec, and the caller's
-    /// to close. `ORCH_ESYS` with ECONNREFUSED: nobody listens there.
+    /// Connects to 127.0.0.1:port **inside** the sandbox. The socket is non-blocking, close-on-exec, and the
+    /// caller's to close. `ORCH_ESYS` with ECONNREFUSED: nobody listens there.
     public func connect(_ port: UInt16) async throws(OrchError) -> Int32 {
         let promise = Promise<Int32>()
         try check {
             orch_sandbox_connect(
-                handle.pointer, port, onConnect, Callback.retained(ConnectReceiver(promise)), releaseCallback, $0)
+                handle.pointer, port, onConnect, Callback.retained(ConnectReceiver(promise)), releaseCallback,
+                $0)
         }
         // Not given up when the task is cancelled: somebody has to take the socket.
         return try await promise.value()
@@ -226,7 +235,8 @@ private final class StartReceiver: Sendable {
     deinit { promise.fail(OrchError(.eclosed, "the context ended before the sandbox stood")) }
 }
 
-private func onStart(_ userdata: UnsafeMutableRawPointer?, _ sandbox: OpaquePointer?, _ error: OpaquePointer?) {
+private func onStart(_ userdata: UnsafeMutableRawPointer?, _ sandbox: OpaquePointer?, _ error: OpaquePointer?)
+{
     let promise = Callback<StartReceiver>.body(userdata).promise
     if let error { promise.fail(OrchError(copying: error)) } else { promise.succeed(()) }
 }

@@ -40,9 +40,13 @@ public struct SandboxReport: Sendable, CustomStringConvertible {
 
     fileprivate init(copying report: OpaquePointer) {
         rows = (0..<orch_sandbox_report_count(report)).map { index in
-            var channel, mechanism, detail: UnsafePointer<CChar>?
+            var channel: UnsafePointer<CChar>?
+            var mechanism: UnsafePointer<CChar>?
+            var detail: UnsafePointer<CChar>?
             (channel, mechanism, detail) = (nil, nil, nil)
-            var state: UInt32 = 0, probe: UInt32 = 0, control: UInt32 = 0
+            var state: UInt32 = 0
+            var probe: UInt32 = 0
+            var control: UInt32 = 0
             orch_sandbox_report_row(report, index, &channel, &state, &mechanism, &probe, &control, &detail)
             return Row(
                 channel: string(channel), state: ChannelState(state), mechanism: string(mechanism),
@@ -55,8 +59,8 @@ public struct SandboxReport: Sendable, CustomStringConvertible {
 extension Context {
     /// Makes a throw-away sandbox of the given options and runs one live probe per channel in it.
     ///
-    /// It takes a second or more, at most `timeoutMs` (0: 20000), and holds the context's thread: callbacks and
-    /// events go on, other calls into the context wait.
+    /// It takes a second or more, at most `timeoutMs` (0: 20000), and holds the context's thread: callbacks
+    /// and events go on, other calls into the context wait.
     public func sandboxReport(
         _ options: Sandbox.Options = Sandbox.Options(), timeoutMs: Int64 = 0
     ) throws(OrchError) -> SandboxReport {

@@ -42,13 +42,15 @@ extension Sandbox {
         }
     }
 
-    /// The short form: starts the sandbox if need be, runs argv as leader, captures its output, stops the scope and
-    /// returns all of it with the certificate. The sandbox is over afterwards. Other calls into the context go on
-    /// meanwhile.
+    /// The short form: starts the sandbox if need be, runs argv as leader, captures its output, stops the
+    /// scope and returns all of it with the certificate. The sandbox is over afterwards. Other calls into the
+    /// context go on meanwhile.
     ///
-    /// Cancelling the task stops the scope; when it is dead, `ORCH_ECANCELED` is thrown. Errors besides: those of the
-    /// start, and `ORCH_ESPAWN`. A program that ran always gives a result.
-    public func run(_ argv: [String], _ options: RunOptions = RunOptions()) async throws(OrchError) -> SandboxResult {
+    /// Cancelling the task stops the scope; when it is dead, `ORCH_ECANCELED` is thrown. Errors besides:
+    /// those of the start, and `ORCH_ESPAWN`. A program that ran always gives a result.
+    public func run(_ argv: [String], _ options: RunOptions = RunOptions()) async throws(OrchError)
+        -> SandboxResult
+    {
         var defaults = orch_run_opts()
         orch_run_opts_init(&defaults)
         let limit = options.outputLimit == 0 ? defaults.output_limit : options.outputLimit
@@ -56,7 +58,8 @@ extension Sandbox {
 
         try await start()
         let loop = handle.executor.loop
-        let out = try Capture(limit, loop), err = try Capture(limit, loop)
+        let out = try Capture(limit, loop)
+        let err = try Capture(limit, loop)
         let feed = try options.input.map { input throws(OrchError) in try Feed(input, loop) }
         defer {
             out.close()
@@ -96,7 +99,9 @@ extension Sandbox {
         // Detached descendants wrote up to now, and nobody writes any more.
         out.drain()
         err.drain()
-        if Task.isCancelled { throw OrchError(.ecanceled, "the task was cancelled; the sandbox is \(death.verdictName)") }
+        if Task.isCancelled {
+            throw OrchError(.ecanceled, "the task was cancelled; the sandbox is \(death.verdictName)")
+        }
         let status = try ended.get()
         return SandboxResult(
             status: timedOut.outcome == nil ? status : .timedOut, stdout: out.kept, stderr: err.kept,
@@ -105,7 +110,9 @@ extension Sandbox {
 }
 
 extension Result where Failure == OrchError, Success: Sendable {
-    fileprivate init(isolation: isolated (any Actor)? = #isolation, _ body: () async throws(OrchError) -> Success) async {
+    fileprivate init(
+        isolation: isolated (any Actor)? = #isolation, _ body: () async throws(OrchError) -> Success
+    ) async {
         do { self = .success(try await body()) } catch { self = .failure(error) }
     }
 }

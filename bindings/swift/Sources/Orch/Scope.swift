@@ -40,10 +40,12 @@ public actor Scope {
     // The end that nobody requested comes here; nil if somebody else listens for it.
     private let ending: Promise<Death>?
 
-    public nonisolated var unownedExecutor: UnownedSerialExecutor { handle.executor.asUnownedSerialExecutor() }
+    public nonisolated var unownedExecutor: UnownedSerialExecutor {
+        handle.executor.asUnownedSerialExecutor()
+    }
 
-    /// Returns at once: the scope is set up in the background. `ORCH_EHELPER`: orch-reaper is missing, of another
-    /// version, or did not start.
+    /// Returns at once: the scope is set up in the background. `ORCH_EHELPER`: orch-reaper is missing, of
+    /// another version, or did not start.
     public init(_ context: Context, _ options: Options = Options()) async throws(OrchError) {
         let ending = Promise<Death>()
         self.ending = ending
@@ -67,10 +69,12 @@ public actor Scope {
         if let ending { try listen(handle.pointer, ending) }
     }
 
-    /// Waits until the scope stands. `ORCH_EUNENFORCEABLE`: the host can not give the least rung (the message names
-    /// cause and remedy); `ORCH_ETIMEDOUT`; `ORCH_ECANCELED`: the task was cancelled, the scope goes on.
+    /// Waits until the scope stands. `ORCH_EUNENFORCEABLE`: the host can not give the least rung (the message
+    /// names cause and remedy); `ORCH_ETIMEDOUT`; `ORCH_ECANCELED`: the task was cancelled, the scope goes
+    /// on.
     public func start(timeoutMs: Int64 = 20_000) async throws(OrchError) {
-        let clock = ContinuousClock(), end = clock.now + .milliseconds(timeoutMs)
+        let clock = ContinuousClock()
+        let end = clock.now + .milliseconds(timeoutMs)
         while true {
             do {
                 // A short turn, so that other calls get theirs.
@@ -79,7 +83,9 @@ public actor Scope {
             } catch where error.code == .etimedout {
                 if clock.now >= end { throw error }
             }
-            if Task.isCancelled { throw OrchError(.ecanceled, "the task that waited for the scope was cancelled") }
+            if Task.isCancelled {
+                throw OrchError(.ecanceled, "the task that waited for the scope was cancelled")
+            }
             await Task.yield()
         }
     }
@@ -109,8 +115,8 @@ public actor Scope {
         try Proc(argv, options, in: handle, orch_scope_spawn)
     }
 
-    /// Stops everything in the scope and waits for the certificate, which comes at the deadline at the latest. A
-    /// scope that is over answers with its certificate again.
+    /// Stops everything in the scope and waits for the certificate, which comes at the deadline at the
+    /// latest. A scope that is over answers with its certificate again.
     ///
     /// A stop can not be taken back: in a cancelled task it goes on too, and its certificate is returned.
     /// - Parameters:
@@ -125,16 +131,17 @@ public actor Scope {
             opts.grace_ms = graceMs
             opts.deadline_ms = deadlineMs
             return orch_scope_stop(
-                handle.pointer, &opts, onDeath, Callback.retained(DeathReceiver(promise)), releaseCallback, $0)
+                handle.pointer, &opts, onDeath, Callback.retained(DeathReceiver(promise)), releaseCallback, $0
+            )
         }
         let death = try await promise.value()
         ending?.succeed(death)
         return death
     }
 
-    /// Waits for the scope's end, whoever causes it (a stop, the leader's exit, the helper's death). `ORCH_ECANCELED`:
-    /// the task was cancelled; the scope goes on. `ORCH_ESTATE`: a scope that was lent to a ``Job`` tells its end
-    /// only to who runs it.
+    /// Waits for the scope's end, whoever causes it (a stop, the leader's exit, the helper's death).
+    /// `ORCH_ECANCELED`: the task was cancelled; the scope goes on. `ORCH_ESTATE`: a scope that was lent to a
+    /// ``Job`` tells its end only to who runs it.
     public var death: Death {
         get async throws(OrchError) {
             guard let ending else { throw OrchError(.estate, "this scope's end is told to its owner") }

@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
-// LeakCheck COUNT [leak-swift | leak-c | leak-closure]: many callbacks of every kind, then everything is dropped, and
-// nothing may be left: no handle, no closure. To be run under a leak checker as well, for the C side.
-// The last argument leaks something on purpose: the checks have to notice.
+// SPDX-License-Identifier: Apache-2.0 LeakCheck COUNT [leak-swift | leak-c | leak-closure]: many callbacks of
+// every kind, then everything is dropped, and nothing may be left: no handle, no closure. To be run under a
+// leak checker as well, for the C side. The last argument leaks something on purpose: the checks have to
+// notice.
 import COrch
 import Foundation
 import Orch
@@ -87,7 +87,8 @@ func journal(_ count: Int, _ folder: String) async throws {
         let journal = try await Journal(path, .init(onRecord: { _ in token.called() }))
         try await counted("records") {
             for number in 0..<count / 10 {
-                let (_, action) = try await journal.begin(.init(kind: "post", key: "\(number)", request: [1, 2, 3]))
+                let (_, action) = try await journal.begin(
+                    .init(kind: "post", key: "\(number)", request: [1, 2, 3]))
                 try await action.dispatch()
             }
         }
@@ -207,8 +208,9 @@ while Live.objects + closures.withLock({ $0 }) > 0, ContinuousClock().now < end 
     try await Task.sleep(for: .milliseconds(10))
 }
 try? FileManager.default.removeItem(atPath: folder)
-print("\(calls.withLock { $0 }) calls; left: \(Live.objects) handles, callbacks and threads, "
-    + "\(closures.withLock { $0 }) closures")
+print(
+    "\(calls.withLock { $0 }) calls; left: \(Live.objects) handles, callbacks and threads, "
+        + "\(closures.withLock { $0 }) closures")
 fflush(nil)
 guard Live.objects == 0, closures.withLock({ $0 }) == 0 else {
     fail("something was left")

@@ -8,8 +8,11 @@ import Testing
 
     static func model() throws -> HttpServer {
         try HttpServer { _ in
-            (200, #"{"type":"message","role":"assistant","content":[{"type":"text","text":"hi"}],"#
-                + #""usage":{"input_tokens":7,"output_tokens":5}}"#)
+            (
+                200,
+                #"{"type":"message","role":"assistant","content":[{"type":"text","text":"hi"}],"#
+                    + #""usage":{"input_tokens":7,"output_tokens":5}}"#
+            )
         }
     }
 
@@ -25,7 +28,8 @@ import Testing
         try await broker.setUpstream("ai.anthropic", anthropic)
         try await broker.setBudget(Spending(requests: 100))
         let operations = try await broker.operations()
-        let principal = try await Principal(broker, "run/T1/1", .init(generation: 1, budget: Spending(microUsd: 1_000_000)))
+        let principal = try await Principal(
+            broker, "run/T1/1", .init(generation: 1, budget: Spending(microUsd: 1_000_000)))
         let (fd, port) = try listenOnLoopback()
         defer { close(fd) }
         try await broker.addListener(fd, as: principal)
@@ -36,7 +40,8 @@ import Testing
         #expect(upstream.requests.isEmpty)
 
         try await principal.grant(Grant("ai.anthropic"))
-        let allowed = await post(port, "/ai.anthropic/v1/messages", Self.request, ["x-api-key: sk-of-the-guest"])
+        let allowed = await post(
+            port, "/ai.anthropic/v1/messages", Self.request, ["x-api-key: sk-of-the-guest"])
         #expect(allowed.hasPrefix("HTTP/1.1 200"), "\(allowed)")
         #expect(allowed.contains(#""text":"hi""#))
         let sent = try #require(upstream.requests.first)
@@ -85,8 +90,10 @@ import Testing
                 try await broker.addListener(try await sandbox.listenerFd(), as: principal)
             }
             return try await sandbox.run(
-                ["/usr/bin/python3", "-c", client,
-                    "http://127.0.0.1:\(Sandbox.brokerPort)/ai.anthropic/v1/messages"],
+                [
+                    "/usr/bin/python3", "-c", client,
+                    "http://127.0.0.1:\(Sandbox.brokerPort)/ai.anthropic/v1/messages",
+                ],
                 .init(input: Array(Self.request.utf8)))
         }
         let without = try await ask(.none)
@@ -110,7 +117,8 @@ import Testing
             let journal = try await Journal(path, on: context)
             for key in ["run-k1", "run-k2"] {
                 let request = #"{"probe_url":"\#(destination.url)/sent/\#(key)"}"#
-                let (_, action) = try await journal.begin(.init(kind: "notify.send", key: key, request: Array(request.utf8)))
+                let (_, action) = try await journal.begin(
+                    .init(kind: "notify.send", key: key, request: Array(request.utf8)))
                 try await action.dispatch()
             }
         }

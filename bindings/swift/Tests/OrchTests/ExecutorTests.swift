@@ -7,7 +7,8 @@ import Testing
     @Test func aCommandGetsThePacketAndTheWorkspace() async throws {
         let context = try Context()
         let folder = try Folder()
-        let executor = try await Executor(context, .command(["/bin/sh", "-c", "cat > out.txt; echo a line of its own; exit 3"]))
+        let executor = try await Executor(
+            context, .command(["/bin/sh", "-c", "cat > out.txt; echo a line of its own; exit 3"]))
         #expect(executor.kind == .command && executor.kind.description == "command")
         #expect(executor.operation == nil)
         let sandbox = try await Sandbox(context)
@@ -24,7 +25,9 @@ import Testing
         #expect(end.kind == .finished && end.status == 3, "\(end)")
         #expect(texts.joined().contains("a line of its own"))
         #expect(try await sandbox.stop().verdict == .dead)
-        #expect(try String(contentsOfFile: folder.path + "/out.txt", encoding: .utf8) == "orch-packet/1 the work\n")
+        #expect(
+            try String(contentsOfFile: folder.path + "/out.txt", encoding: .utf8)
+                == "orch-packet/1 the work\n")
         #expect(await job.claimedTokens == 0)
     }
 

@@ -28,7 +28,8 @@ final class HttpServer: Sendable {
                 let (status, body) = answer(request)
                 send(
                     connection,
-                    "HTTP/1.1 \(status) X\r\nContent-Type: application/json\r\nContent-Length: \(body.utf8.count)\r\n"
+                    "HTTP/1.1 \(status) X\r\nContent-Type: application/json\r\n"
+                        + "Content-Length: \(body.utf8.count)\r\n"
                         + "Connection: close\r\n\r\n" + body)
             }
             close(fd)
@@ -42,8 +43,10 @@ final class HttpServer: Sendable {
         var text = ""
         while true {
             if let end = text.range(of: "\r\n\r\n") {
-                let head = String(text[..<end.lowerBound]), body = String(text[end.upperBound...])
-                let length = head.lowercased().components(separatedBy: "content-length: ").dropFirst().first
+                let head = String(text[..<end.lowerBound])
+                let body = String(text[end.upperBound...])
+                let length =
+                    head.lowercased().components(separatedBy: "content-length: ").dropFirst().first
                     .flatMap { Int($0.prefix { $0.isNumber }) } ?? 0
                 if body.utf8.count >= length { return Request(head: head, body: body) }
             }
@@ -80,7 +83,9 @@ private func send(_ fd: Int32, _ text: String) {
     let bytes = Array(text.utf8)
     var done = 0
     while done < bytes.count {
-        let length = bytes[done...].withUnsafeBytes { send(fd, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
+        let length = bytes[done...].withUnsafeBytes {
+            send(fd, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))
+        }
         if length <= 0 { return }
         done += length
     }
@@ -98,8 +103,11 @@ func post(_ port: UInt16, _ path: String, _ body: String, _ headers: [String] = 
                     connect(fd, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
                 }
             }
-            let head = ["POST \(path) HTTP/1.1", "Host: broker", "Content-Type: application/json",
-                "Content-Length: \(body.utf8.count)", "Connection: close"] + headers
+            let head =
+                [
+                    "POST \(path) HTTP/1.1", "Host: broker", "Content-Type: application/json",
+                    "Content-Length: \(body.utf8.count)", "Connection: close",
+                ] + headers
             send(fd, head.joined(separator: "\r\n") + "\r\n\r\n" + body)
             var text = ""
             var chunk = [UInt8](repeating: 0, count: 65536)

@@ -8,23 +8,24 @@ struct NotYet: Error, CustomStringConvertible {
 }
 
 /// Waits for a state that nothing announces.
-func eventually(_ what: String, within: Duration = .seconds(20), _ holds: () async throws -> Bool) async throws {
-    let clock = ContinuousClock(), end = clock.now + within
+func eventually(_ what: String, within: Duration = .seconds(20), _ holds: () async throws -> Bool)
+    async throws
+{
+    let clock = ContinuousClock()
+    let end = clock.now + within
     while try await !holds() {
         if clock.now >= end { throw NotYet(description: "not within \(within): \(what)") }
         try await Task.sleep(for: .milliseconds(5))
     }
 }
 
-/// Host pids of the programs of that name that are in the PID namespace of a scope's init.
-func childrenOfNamespace(of initPid: Int32, named name: String) -> [Int32] {
+/// Host pids of the programs of that name in a scope's PID namespace. (An ordinary user can not ask the
+/// scope's init, but can ask what runs under it.)
+func programs(in pidnsInode: UInt64, named name: String) -> [Int32] {
     let files = FileManager.default
-    guard let space = try? files.destinationOfSymbolicLink(atPath: "/proc/\(initPid)/ns/pid_for_children") else {
-        return []
-    }
     let pids = ((try? files.contentsOfDirectory(atPath: "/proc")) ?? []).compactMap { Int32($0) }
     return pids.filter { pid in
-        (try? files.destinationOfSymbolicLink(atPath: "/proc/\(pid)/ns/pid")) == space
+        (try? files.destinationOfSymbolicLink(atPath: "/proc/\(pid)/ns/pid")) == "pid:[\(pidnsInode)]"
             && (try? String(contentsOfFile: "/proc/\(pid)/comm", encoding: .utf8)) == name + "\n"
     }
 }
@@ -35,7 +36,9 @@ final class Folder: Sendable {
 
     init() throws {
         var template = Array((NSTemporaryDirectory() + "/orch-swift-XXXXXX").utf8CString)
-        guard let made = mkdtemp(&template) else { throw NotYet(description: "no temporary folder: \(errno)") }
+        guard let made = mkdtemp(&template) else {
+            throw NotYet(description: "no temporary folder: \(errno)")
+        }
         path = String(cString: made)
     }
 

@@ -30,11 +30,13 @@ private final class Threads: Sendable {
 /// One thread owns a context: whoever calls, and whoever drops the last handle.
 @Suite(.timeLimit(.minutes(2))) struct OwnerTests {
     @Test func oneThreadOwnsAContextUnderLoad() async throws {
-        let threads = Threads(), callers = Threads()
+        let threads = Threads()
+        let callers = Threads()
         let folder = try Folder()
         do {
             let context = try Context(.init(logLevel: .debug, log: { _, _ in threads.note() }))
-            let journal = try await Journal(folder.path + "/j.db", .init(onRecord: { _ in threads.note() }), on: context)
+            let journal = try await Journal(
+                folder.path + "/j.db", .init(onRecord: { _ in threads.note() }), on: context)
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for number in 0..<16 {
                     group.addTask {
@@ -47,7 +49,8 @@ private final class Threads: Sendable {
                             callers.note()
                             #expect(try await exit == .exited(0))
                         }
-                        // Half are stopped, half dropped with a program in them, from whatever thread this is.
+                        // Half are stopped, half dropped with a program in them, from whatever thread this
+                        // is.
                         if number % 2 == 0 {
                             #expect(try await scope.stop().verdict == .dead)
                         } else {

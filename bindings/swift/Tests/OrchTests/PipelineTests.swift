@@ -145,7 +145,8 @@ private let app = """
 @Sendable private func curious(_ job: Job) async throws -> Int32 {
     try await answer(
         job,
-        questions: #"{"questions":[{"id":"Q1","text":"Which?","recommended":"this","kind":"text","options":[]}]}"#)
+        questions:
+            #"{"questions":[{"id":"Q1","text":"Which?","recommended":"this","kind":"text","options":[]}]}"#)
 }
 
 private func answer(_ job: Job, questions: String) async throws -> Int32 {

@@ -9,11 +9,14 @@ import Testing
         let scope = try await Scope(context, .init(label: "daemons"))
         try await scope.start()
         #expect(await scope.rung != nil)
-        let leader = try await scope.spawn(["/bin/sh", "-c", "setsid sleep 1000 & setsid sleep 1000 & exec sleep 1000"])
+        let leader = try await scope.spawn([
+            "/bin/sh", "-c", "setsid sleep 1000 & setsid sleep 1000 & exec sleep 1000",
+        ])
         try await leader.started
-        let initPid = try #require(await scope.initPid)
-        try await eventually("three sleeps") { childrenOfNamespace(of: initPid, named: "sleep").count == 3 }
-        let sleeps = childrenOfNamespace(of: initPid, named: "sleep")
+        #expect(await scope.initPid != nil)
+        let inode = await scope.pidnsInode
+        try await eventually("three sleeps") { programs(in: inode, named: "sleep").count == 3 }
+        let sleeps = programs(in: inode, named: "sleep")
         let death = try await scope.stop()
         #expect(death.verdict == .dead, "\(death)")
         #expect(death.aliveAtRequest == 3)
@@ -48,7 +51,8 @@ import Testing
         let context = try Context()
         let scope = try await Scope(context)
         _ = try await scope.spawn(
-            ["/bin/sh", "-c", "setsid sleep 1000 & exit 0"], .init(environment: ["PATH": "/bin:/usr/bin"], leader: true))
+            ["/bin/sh", "-c", "setsid sleep 1000 & exit 0"],
+            .init(environment: ["PATH": "/bin:/usr/bin"], leader: true))
         #expect(try await scope.death.verdict == .dead)
     }
 
