@@ -112,7 +112,8 @@ def other_nouns(context, folder, mini):
     with orch.Sandbox(context) as sandbox:
         assert sandbox.run_wait(["/bin/echo", "hello"]).stdout == b"hello\n"
     orch.SandboxReport.run_wait(context)
-    with orch.Broker(context, journal_path=folder / "broker.db") as broker, socket.create_server(("127.0.0.1", 0)) as door:
+    door = socket.create_server(("127.0.0.1", 0))
+    with orch.Broker(context, journal_path=folder / "broker.db") as broker, door:
         broker.on_operation(on_event)
         broker.set_upstream("ai.anthropic", "http://127.0.0.1:9", secret="secret")
         principal = orch.Principal(broker, "p", max_requests=5)

@@ -7,14 +7,15 @@
         print(scope.stop_wait())        # the certificate
 
 Verbs that take time come in two forms. The plain name begins and returns a Completion: await it (asyncio, with
-`async with orch.Context.attach() as context`), call its result(), or give it a callback. The name with _wait blocks, and
-runs the context meanwhile. Errors are orch.Error; what a callback raises comes out of the call that ran it.
+`async with orch.Context.attach() as context`), call its result(), or give it a callback. The name with _wait blocks,
+and runs the context meanwhile. Errors are orch.Error; what a callback raises comes out of the call that ran it.
 Times are in ms where the name says so, sizes in MiB or bytes, money in millionths of a US dollar.
 """
 from . import _table
 from ._completion import Completion, Stream
-from ._enums import (Access, ActionState, Api, Begin, Channel, Credential, ExecutorKind, JobEnd, JobEvent, LogLevel, Net,
-                     Operation, Outcome, Overlay, Policy, Probe, ProcEvent, Protect, Role, Root, Rung, RunState, Verdict)
+from ._enums import (Access, ActionState, Api, Begin, Channel, Credential, ExecutorKind, JobEnd, JobEvent, LogLevel,
+                     Net, Operation, Outcome, Overlay, Policy, Probe, ProcEvent, Protect, Role, Root, Rung, RunState,
+                     Verdict)
 from ._errors import (Canceled, ClosedError, Code, Deadlock, Error, Forked, Locked, NeedsHuman, TimedOut, Unenforceable)
 from ._handle import Handle
 from ._library import VERSION as __version__
@@ -29,6 +30,17 @@ from .pipeline import Pipeline
 from .report import ReportRow, SandboxReport
 from .sandbox import Sandbox, SandboxResult
 from .scope import Proc, Scope
+
+__all__ = [
+    "Access", "Action", "ActionState", "Api", "BROKER_PORT", "Begin", "Begun", "Broker", "Canceled", "Channel",
+    "ClosedError", "Code", "Completion", "Context", "Credential", "Deadlock", "Death", "Error", "Executor",
+    "ExecutorKind", "Forked", "Handle", "Job", "JobEnd", "JobEvent", "JobLine", "JobResult", "Journal",
+    "LibraryError", "Locked", "LogLevel", "NeedsHuman", "Net", "Operation", "OperationEvent", "Outcome", "Overlay",
+    "Pipeline", "Policy", "Principal", "Probe", "ProbeReply", "Proc", "ProcEvent", "Protect", "Recovery",
+    "RecoveryRow", "ReportRow", "Revoked", "Role", "Root", "RunState", "Rung", "Sandbox", "SandboxReport",
+    "SandboxResult", "Scope", "Spent", "Stream", "Survivor", "TimedOut", "Unenforceable", "Verdict", "library_path",
+    "use_library", "version", "__version__",
+]
 
 #: The inner port of a Net.BROKER listener.
 BROKER_PORT = _table.ORCH_BROKER_PORT

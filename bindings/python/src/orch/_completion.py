@@ -165,7 +165,7 @@ class Stream(Generic[T]):
 
 
 class Source(Generic[T]):
-    """Where events come from: a listener, and any number of streams. It knows no handle, so none is kept alive by it."""
+    """Where events come from: a listener, and any number of streams. It knows no handle and keeps none alive."""
 
     def __init__(self, what: str) -> None:
         self._what = what

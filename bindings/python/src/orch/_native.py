@@ -57,8 +57,8 @@ def try_call(name: str, *arguments: Any) -> Tuple[int, Optional[Error]]:
 def call(name: str, *arguments: Any, allow: Tuple[int, ...] = ()) -> int:
     """The same; raises the error.
 
-    Codes in `allow` are returned too, unless they name a step: then the code is the end of what was waited for (a set-up
-    that was not done in its own time), and not that of the waiting.
+    Codes in `allow` are returned too, unless they name a step: then the code is the end of what was waited for (a
+    set-up that was not done in its own time), and not that of the waiting.
     """
     code, failure = try_call(name, *arguments)
     if failure is not None and (code not in allow or failure.step):

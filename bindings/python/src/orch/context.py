@@ -172,8 +172,8 @@ class Context(_handle.Handle):
         if self.closed:
             raise ClosedError(Code.ECLOSED, f"{what}: its context is closed")
         if self._loop is not asyncio.get_running_loop():
-            raise make_error(Code.ESTATE, f"{what} can not be awaited: its context is not attached to this asyncio loop "
-                                          "(async with orch.Context.attach() as context)")
+            raise make_error(Code.ESTATE, f"{what} can not be awaited: its context is not attached to this asyncio "
+                                          "loop (async with orch.Context.attach() as context)")
 
     def drive(self, turn: Callable[[], bool], timeout_ms: int, what: str, raises: bool = True) -> bool:
         """Calls turn(), which must not block, whenever there is work, until it is true. TimedOut, or False."""
@@ -194,8 +194,8 @@ class Context(_handle.Handle):
 
     def watch(self, completion: "Completion[T]", handle: _handle.Handle, function: str, *outputs: Any,
               value: Callable[[], T]) -> "Completion[T]":
-        """For what C has no callback for: calls its waiting function with no time to wait, now and after each turn, until
-        it is done or has failed."""
+        """For what C has no callback for: calls its waiting function with no time to wait, now and after each turn,
+        until it is done or has failed."""
         def look() -> bool:
             if handle.closed:
                 completion.abandon()

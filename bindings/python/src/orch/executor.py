@@ -145,7 +145,7 @@ class _JobState:
 
 
 class Executor(_handle.Handle):
-    """What does the work of a role: it gets a packet (text) and a sandbox with a workspace, and leaves its answer there.
+    """What does the work of a role: it gets a packet (text) and a sandbox with a workspace, where it leaves its answer.
 
     Made by mini(), claude(), codex(), command() or callback().
 
@@ -168,7 +168,7 @@ class Executor(_handle.Handle):
     @classmethod
     def mini(cls, context: Context, *, api: Api = Api.ANTHROPIC, model: Optional[Text] = None,
              program: Optional[Path] = None) -> "Executor":
-        """The built-in one, with one tool: a shell. `program`: path of orch-mini; by default the one beside the library."""
+        """The built-in one, with one tool: a shell. `program`: orch-mini; by default the one beside the library."""
         return cls(context, ExecutorKind.MINI, api=api, model=model, program=program)
 
     @classmethod

@@ -292,8 +292,8 @@ class Journal(_handle.Handle):
 
         probe  called with (action, reply); without one, or without an answer, it is UNKNOWN
 
-        Each decision is a commit: it can be killed at any point and run again. What a probe raises is raised at the end;
-        that action is UNKNOWN then.
+        Each decision is a commit: it can be killed at any point and run again. What a probe raises is raised at the
+        end; that action is UNKNOWN then.
         """
         journal = self._pointer
 

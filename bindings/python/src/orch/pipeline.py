@@ -92,7 +92,7 @@ class Pipeline(_handle.Handle):
 
     def allow(self, operation: Text, *, url: Optional[Text] = None, probe_url: Optional[Text] = None,
               expires_at_ms: int = 0) -> None:
-        """Allows tasks whose plan asks for it an operation; see Principal.grant(). Without it such a plan is refused."""
+        """Allows an operation to tasks whose plan asks for it: see Principal.grant(). Else such a plan is refused."""
         opts = grant_options(operation, url, probe_url, 0, expires_at_ms, None, False)
         call("orch_pipeline_allow", self._pointer, ctypes.byref(opts))
 

@@ -70,7 +70,8 @@ def sandbox_options(*, label: Optional[Text] = None, root: Optional[Root] = None
 
 
 class Sandbox(_handle.Handle):
-    """A policy and, once started, a scope with an empty root, namespaces of its own, Landlock, seccomp, no capabilities.
+    """A policy and, once started, a scope with an empty root, namespaces of its own, Landlock, seccomp and no
+    capabilities.
 
     The policy is built until the start; later that is an Error ESTATE. Closing the last handle kills the load.
 
@@ -93,9 +94,10 @@ class Sandbox(_handle.Handle):
                  max_processes: Optional[int] = None, max_open_files: Optional[int] = None,
                  max_file_mib: Optional[int] = None, tmp_mib: Optional[int] = None,
                  max_memory_mib: Optional[int] = None) -> None:
-        opts = sandbox_options(label=label, root=root, net=net, least_rung=least_rung, setup_timeout_ms=setup_timeout_ms,
-                               max_processes=max_processes, max_open_files=max_open_files, max_file_mib=max_file_mib,
-                               tmp_mib=tmp_mib, max_memory_mib=max_memory_mib)
+        opts = sandbox_options(label=label, root=root, net=net, least_rung=least_rung,
+                               setup_timeout_ms=setup_timeout_ms, max_processes=max_processes,
+                               max_open_files=max_open_files, max_file_mib=max_file_mib, tmp_mib=tmp_mib,
+                               max_memory_mib=max_memory_mib)
         pointer = self._make("orch_sandbox_new", context._pointer, ctypes.byref(opts))
         self._init_borrowed()
         super().__init__(pointer, context)
@@ -150,9 +152,9 @@ class Sandbox(_handle.Handle):
 
     def start_wait(self, timeout_ms: int = -1) -> None:
         """The waiting form; one that is starting or has started is waited for. Also TimedOut, Deadlock."""
-        self.context.drive(lambda: self.context.dispatch("orch_sandbox_start_wait", self._pointer, 0,
-                                                         allow=(Code.ETIMEDOUT,)) == 0, timeout_ms,
-                           "Sandbox.start_wait()")
+        self.context.drive(
+            lambda: self.context.dispatch("orch_sandbox_start_wait", self._pointer, 0, allow=(Code.ETIMEDOUT,)) == 0,
+            timeout_ms, "Sandbox.start_wait()")
 
     # --- a standing sandbox ----------------------------------------------------------------------------------------
 

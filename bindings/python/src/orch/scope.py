@@ -176,8 +176,9 @@ class Scope(_handle.Handle):
 
     def start_wait(self, timeout_ms: int = -1) -> None:
         """The waiting form. Also TimedOut, Deadlock."""
-        self.context.drive(lambda: self.context.dispatch("orch_scope_start_wait", self._pointer, 0,
-                                                         allow=(Code.ETIMEDOUT,)) == 0, timeout_ms, "Scope.start_wait()")
+        self.context.drive(
+            lambda: self.context.dispatch("orch_scope_start_wait", self._pointer, 0, allow=(Code.ETIMEDOUT,)) == 0,
+            timeout_ms, "Scope.start_wait()")
 
     # --- programs --------------------------------------------------------------------------------------------------
 
