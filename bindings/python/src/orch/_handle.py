@@ -3,6 +3,7 @@
 import atexit
 import ctypes
 import itertools
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any, List, Optional, Type, TypeVar
 
@@ -134,7 +135,10 @@ def _close_all() -> None:
     """At the end of the process, while Python still works: the newest first."""
     global _finished
     for _serial, handle in sorted(_open.items(), reverse=True):
-        handle.close()
+        try:
+            handle.close()
+        except BaseException as error:  # pylint: disable=broad-except
+            sys.excepthook(type(error), error, error.__traceback__)  # and on with the others
     _finished = True
 
 
