@@ -30,7 +30,7 @@ static void host_start_child(const char *const *argv, struct host_child *child);
 static struct {
 	orch_ctx *ctx;
 	unsigned turns;
-	int64_t longest_us; /* CPU time of the longest turn: on a busy machine the clock tells of others */
+	int64_t longest_us; /* CPU time of the longest turn: the clock would tell of others */
 } host;
 
 static int64_t cpu_us(clockid_t clock)
@@ -173,7 +173,7 @@ START_TEST(programs_run_and_certificates_come)
 		ck_assert(host_until(has_ended, &tasks[i], 20000));
 		tasks[i].watched = watch(tasks[i].scope);
 		ck_assert_int_eq(orch_proc_exit_code(tasks[i].proc), codes[i]);
-		/* Control: what it detached is there still. An ordinary user does not see init's. */
+		/* Control: what it detached is there. An ordinary user does not see init's. */
 		ck_assert_uint_ge(in_pidns(tasks[i].watched.inode, tasks[i].watched.init_pid),
 				  is_root() ? 2 : 1);
 		task_stop(&tasks[i], 0);
@@ -212,7 +212,7 @@ START_TEST(timers_of_the_library_fire)
 {
 	struct rearmed rearmed = {0};
 	orch_ctx *ctx = attached_ctx();
-	/* Armed outside of orch_ctx_process(), then inside, with nothing else that wakes the loop. */
+	/* Armed outside of orch_ctx_process(), then inside; nothing else wakes the loop. */
 	int64_t before = orch_monotonic_us();
 	OK(orch_source_timer(ctx, 30, fire_ten_times, &rearmed, &rearmed.timer, e));
 	ck_assert(host_until(fired_ten_times, &rearmed, 20000));
@@ -290,7 +290,8 @@ static void wait_inside(void *userdata, orch_proc *proc, uint32_t event)
 	ck_assert_int_eq(orch_ctx_process(host.ctx, NULL), ORCH_EDEADLK);
 	ck_assert_int_eq(orch_ctx_run(host.ctx, 0, NULL), ORCH_EDEADLK);
 	ck_assert_int_eq(orch_scope_start_wait(inside->task->scope, 0, NULL), ORCH_EDEADLK);
-	ck_assert_int_eq(orch_scope_stop_wait(inside->task->scope, NULL, &death, NULL), ORCH_EDEADLK);
+	ck_assert_int_eq(orch_scope_stop_wait(inside->task->scope, NULL, &death, NULL),
+			 ORCH_EDEADLK);
 	ck_assert_ptr_null(death);
 	ck_assert_int_eq(orch_sandbox_start_wait(inside->sandbox, 0, NULL), ORCH_EDEADLK);
 	ck_assert_int_eq(orch_sandbox_run(inside->sandbox, ARGV("true"), NULL, &result, &error),
@@ -320,7 +321,7 @@ START_TEST(waiting_forms_inside_a_callback_are_refused)
 	task.proc = spawn_opts(task.scope, &opts, ARGV("true"));
 	ck_assert(host_until(is_set, &inside.calls, 20000));
 
-	/* Control: outside of a callback the same calls work, also while the loop has the context. */
+	/* Control: outside of a callback they work, also while the loop has the context. */
 	OK(orch_sandbox_run(inside.sandbox, ARGV("sh", "-c", "exit 4"), NULL, &result, e));
 	ck_assert_int_eq(orch_sandbox_result_status(result), 4);
 	OK(orch_scope_stop_wait(task.scope, NULL, &task.deaths.last, e));
@@ -411,7 +412,8 @@ START_TEST(waiting_costs_nothing)
 		       (long long)took);
 		ck_assert_msg(host.turns - turns <= 3, "%u turns in 1.5 s without work",
 			      host.turns - turns);
-		ck_assert_msg(took < 30000, "%lld us of CPU in 1.5 s without work", (long long)took);
+		ck_assert_msg(took < 30000, "%lld us of CPU in 1.5 s without work",
+			      (long long)took);
 		for (int i = 0; i < 3 && round == 0; i++) {
 			task_end(&tasks[i]);
 			ck_assert_uint_gt(host.turns, turns); /* control: work is counted */
@@ -444,8 +446,8 @@ START_TEST(the_host_ticks_while_fifty_scopes_work)
 		ck_assert(host_until(is_dead, &tasks[i], 60000));
 	unsigned due = (unsigned)((orch_monotonic_us() - before) / 20000);
 	host_ticks_stop();
-	printf("50 scopes in %u ms: %u of %u ticks, %u turns, the longest %lld us\n", due * 20, ticks, due,
-	       host.turns, (long long)host.longest_us);
+	printf("50 scopes in %u ms: %u of %u ticks, %u turns, the longest %lld us\n", due * 20,
+	       ticks, due, host.turns, (long long)host.longest_us);
 	for (int i = 0; i < MANY; i++) {
 		ck_assert_int_eq(orch_proc_exit_code(tasks[i].proc), i);
 		assert_dead(tasks[i].deaths.last);

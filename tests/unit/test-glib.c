@@ -71,8 +71,8 @@ static void on_child(GPid pid, gint status, gpointer userdata)
 static void host_start_child(const char *const *argv, struct host_child *child)
 {
 	GPid pid = 0;
-	ck_assert(g_spawn_async(NULL, (gchar **)argv, NULL, G_SPAWN_DO_NOT_REAP_CHILD, NULL, NULL, &pid,
-				NULL));
+	ck_assert(g_spawn_async(NULL, (gchar **)argv, NULL, G_SPAWN_DO_NOT_REAP_CHILD, NULL, NULL,
+				&pid, NULL));
 	g_child_watch_add(pid, on_child, child);
 }
 
