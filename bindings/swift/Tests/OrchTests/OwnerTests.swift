@@ -77,6 +77,14 @@ private final class Threads: Sendable {
         _ = try await proc.exit
     }
 
+    /// The control of the test above: from another thread the same demand ends the process.
+    @Test func anotherThreadIsNotTakenForTheOwner() async {
+        await #expect(processExitsWith: .failure) {
+            guard let context = try? Context() else { exit(0) }
+            context.executor.preconditionIsolated()
+        }
+    }
+
     @Test func aContextEndsWithItsLastHandle() async throws {
         let released = Counter()
         final class Token: Sendable {
