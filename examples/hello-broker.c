@@ -20,7 +20,7 @@ int main(int argc, char **argv)
 	here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	if (argc < 3 || bind(fd, (struct sockaddr *)&here, sizeof(here)) < 0 || listen(fd, 64) < 0)
 		return 2;
-	orch_upstream_opts_init(&upstream);
+	orch_upstream_opts_init(&upstream, sizeof(upstream));
 	upstream.base_url = argv[2];
 	upstream.secret = argv[3];
 	upstream.credential = argv[3] ? ORCH_CREDENTIAL_API_KEY : ORCH_CREDENTIAL_NONE;

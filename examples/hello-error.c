@@ -9,7 +9,7 @@ int main(int argc, char **argv)
 	orch_ctx *ctx = NULL;
 	orch_error *error = NULL;
 
-	orch_ctx_opts_init(&opts);
+	orch_ctx_opts_init(&opts, sizeof(opts));
 	opts.helper_path = argc > 1 ? argv[1] : "a/relative/path";
 	int32_t code = orch_ctx_new(&opts, &ctx, &error);
 	if (code < 0) {

@@ -13,9 +13,9 @@ int main(int argc, char **argv)
 	orch_error *error = NULL;
 	uint32_t outcome;
 
-	orch_journal_opts_init(&opts);
+	orch_journal_opts_init(&opts, sizeof(opts));
 	opts.path = argc == 2 ? argv[1] : "hello.journal";
-	orch_action_opts_init(&greeting); /* never_repeat */
+	orch_action_opts_init(&greeting, sizeof(greeting)); /* never_repeat */
 	greeting.kind = "hello.print";
 	greeting.key = "greeting";
 

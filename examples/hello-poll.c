@@ -18,7 +18,7 @@ int main(void)
 	orch_scope *scope = NULL;
 	orch_error *error = NULL;
 	int ended = 0;
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.argv = argv;
 	opts.event = on_event;
 	opts.userdata = &ended;

@@ -15,7 +15,7 @@ int main(void)
 	orch_error *error = NULL;
 	int32_t status = 0, code;
 
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.argv = argv;
 	opts.stdout_fd = 1;
 	code = orch_ctx_new(NULL, &ctx, &error);

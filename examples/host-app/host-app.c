@@ -91,7 +91,7 @@ static gboolean start(orch_ctx *ctx, struct task *task)
 	struct orch_proc_opts opts;
 	orch_error *error = NULL;
 
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.argv = task->argv;
 	opts.stdout_fd = 1;
 	opts.event = on_proc;

@@ -13,7 +13,7 @@ static int forward(orch_sandbox *sandbox, const struct options *options, int32_t
 	orch_proc *proc = NULL;
 	orch_error *error = NULL;
 
-	orch_proc_opts_init(&proc_opts);
+	orch_proc_opts_init(&proc_opts, sizeof(proc_opts));
 	proc_opts.argv = options->rest;
 	/* Pipes, files and terminals of ours are not handed in: the sandbox gets pipes that we copy from. */
 	int out[2], err[2];
@@ -103,7 +103,7 @@ int command_exec(const struct options *options)
 	orch_error *error = NULL;
 	int exit_code = EXIT_EXEC_SETUP;
 	int32_t status = -1;
-	orch_sandbox_opts_init(&opts);
+	orch_sandbox_opts_init(&opts, sizeof(opts));
 	opts.label = "exec";
 	if (orch_sandbox_new(ctx, &opts, &sandbox, &error) < 0 ||
 	    orch_sandbox_start_wait(sandbox, 20000, &error) < 0) {

@@ -88,7 +88,7 @@ int command_journal(const struct options *options)
 	orch_error *error = NULL;
 	int exit_code = EXIT_FINE;
 
-	orch_journal_opts_init(&opts);
+	orch_journal_opts_init(&opts, sizeof(opts));
 	opts.path = path;
 	opts.anchor_path = anchor;
 	opts.flags = ORCH_JOURNAL_READ_ONLY;

@@ -164,7 +164,7 @@ orch_ctx *demo_ctx(void)
 	struct orch_ctx_opts opts;
 	orch_ctx *ctx = NULL;
 	orch_error *error = NULL;
-	orch_ctx_opts_init(&opts);
+	orch_ctx_opts_init(&opts, sizeof(opts));
 	opts.log = log_line;
 	opts.log_level = ORCH_LOG_WARNING;
 	if (orch_ctx_new(&opts, &ctx, &error) < 0) {

@@ -190,7 +190,7 @@ static int32_t try_open(struct run *run, const struct options *options, const st
 {
 	struct orch_pipeline_opts opts;
 	char *description = setup_describe(setup, options);
-	orch_pipeline_opts_init(&opts);
+	orch_pipeline_opts_init(&opts, sizeof(opts));
 	opts.flags = (resume ? ORCH_PIPELINE_RESUME : 0) |
 		     (json_is_true(json_object_get(setup->config, "no_review")) ? ORCH_PIPELINE_NO_REVIEW : 0);
 	opts.state_dir = state;

@@ -109,7 +109,7 @@ static int start_product(struct serving *serving, const json_t *product, const c
 	struct orch_sandbox_opts opts;
 	struct orch_proc_opts proc_opts;
 	orch_error *error = NULL;
-	orch_sandbox_opts_init(&opts);
+	orch_sandbox_opts_init(&opts, sizeof(opts));
 	opts.label = "serve";
 	char *port = format_text("%d", PRODUCT_PORT);
 	int32_t code = orch_sandbox_new(serving->ctx, &opts, &serving->sandbox, &error);
@@ -123,7 +123,7 @@ static int start_product(struct serving *serving, const json_t *product, const c
 		code = orch_sandbox_set_env(serving->sandbox, "DATA", "/data", &error);
 	if (code == 0)
 		code = orch_sandbox_start_wait(serving->sandbox, 20000, &error);
-	orch_proc_opts_init(&proc_opts);
+	orch_proc_opts_init(&proc_opts, sizeof(proc_opts));
 	proc_opts.argv = argv;
 	proc_opts.cwd = "/product";
 	proc_opts.stderr_fd = STDERR_FILENO;

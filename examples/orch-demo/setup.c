@@ -416,7 +416,7 @@ static int start_synthetic(struct setup *setup, const char *state, orch_ctx *ctx
 	if (pipe2(out, O_CLOEXEC) < 0)
 		return fail_text(EXIT_ERROR, "pipe: %m");
 	fcntl(out[0], F_SETFL, O_NONBLOCK);
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.argv = argv;
 	opts.stdout_fd = out[1];
 	opts.stderr_fd = STDERR_FILENO;
@@ -494,7 +494,7 @@ static int set_upstreams(struct setup *setup, const struct options *options, orc
 	struct orch_upstream_opts opts;
 	orch_error *error = NULL;
 	char *key = NULL;
-	orch_upstream_opts_init(&opts);
+	orch_upstream_opts_init(&opts, sizeof(opts));
 	opts.base_url = setup->base_url;
 	bool synthetic = strcmp(setup->provider, "synthetic") == 0;
 	if (!synthetic) {
@@ -528,7 +528,7 @@ static int set_executor(const struct setup *setup, orch_ctx *ctx, orch_pipeline 
 	const char *command = text_of(setup->config, "executor_cmd");
 	const char *shell[] = {"/bin/sh", "-c", command, NULL}, *program[] = {command, NULL};
 
-	orch_executor_opts_init(&opts);
+	orch_executor_opts_init(&opts, sizeof(opts));
 	for (uint32_t i = 1; i < 5; i++)
 		if (strcmp(kinds[i], kind) == 0)
 			opts.kind = i;
@@ -554,7 +554,7 @@ static int allow(orch_pipeline *pipeline, const char *operation, const char *url
 	struct orch_grant_opts grant;
 	orch_error *error = NULL;
 	char *probe = format_text("%s/{key}", url);
-	orch_grant_opts_init(&grant);
+	orch_grant_opts_init(&grant, sizeof(grant));
 	grant.operation = operation;
 	grant.url = url;
 	grant.probe_url = probe;

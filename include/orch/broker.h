@@ -35,7 +35,7 @@ struct orch_broker_opts {
 	uint32_t idle_timeout_ms;    /* no byte from upstream; 0: 300000 */
 };
 
-ORCH_API void orch_broker_opts_init(struct orch_broker_opts *opts);
+ORCH_API void orch_broker_opts_init(struct orch_broker_opts *opts, uint32_t size);
 /* ORCH_EINVAL: neither journal nor journal_path; errors of orch_journal_open(); ORCH_ENOMEM. Since 0.1. */
 ORCH_API int32_t orch_broker_new(orch_ctx *ctx, const struct orch_broker_opts *opts,
 				 orch_broker **ret_broker, orch_error **reterr);
@@ -64,7 +64,7 @@ struct orch_upstream_opts {
 	uint32_t reserved2;
 };
 
-ORCH_API void orch_upstream_opts_init(struct orch_upstream_opts *opts);
+ORCH_API void orch_upstream_opts_init(struct orch_upstream_opts *opts, uint32_t size);
 /*
  * Sets where an operation type ("ai.anthropic", "ai.openai") goes. ORCH_EINVAL: malformed URL, user
  * information in it, scheme other than http and https; ORCH_ENOENT: unknown operation. Since 0.1.
@@ -94,7 +94,7 @@ struct orch_principal_opts {
 	uint64_t max_micro_usd;
 };
 
-ORCH_API void orch_principal_opts_init(struct orch_principal_opts *opts);
+ORCH_API void orch_principal_opts_init(struct orch_principal_opts *opts, uint32_t size);
 /* Without a grant everything it asks for is refused. ORCH_EINVAL, ORCH_ENOMEM. Since 0.1. */
 ORCH_API int32_t orch_principal_new(orch_broker *broker, const struct orch_principal_opts *opts,
 				    orch_principal **ret_principal, orch_error **reterr);
@@ -120,7 +120,7 @@ struct orch_grant_opts {
 	const char *key_prefix;
 };
 
-ORCH_API void orch_grant_opts_init(struct orch_grant_opts *opts);
+ORCH_API void orch_grant_opts_init(struct orch_grant_opts *opts, uint32_t size);
 ORCH_API int32_t orch_principal_grant(orch_principal *principal, const struct orch_grant_opts *opts,
 				      orch_error **reterr);
 

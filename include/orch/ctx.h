@@ -45,8 +45,12 @@ struct orch_ctx_opts {
 	uint32_t reserved;
 };
 
-/* Sets size and the defaults. Since 0.1. */
-ORCH_API void orch_ctx_opts_init(struct orch_ctx_opts *opts);
+/*
+ * Sets `opts` to the defaults. `size` is sizeof(*opts) as the caller was compiled, which may be another release
+ * than the library: no more bytes are written, and a member that the library does not know is 0. All
+ * orch_x_opts_init() do the same. Since 0.1.
+ */
+ORCH_API void orch_ctx_opts_init(struct orch_ctx_opts *opts, uint32_t size);
 
 /*
  * Makes a context. `opts` may be NULL. No helper process and no thread is started.

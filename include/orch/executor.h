@@ -48,7 +48,7 @@ struct orch_executor_opts {
 	orch_destroy_fn destroy;
 };
 
-ORCH_API void orch_executor_opts_init(struct orch_executor_opts *opts);
+ORCH_API void orch_executor_opts_init(struct orch_executor_opts *opts, uint32_t size);
 /* ORCH_EINVAL; ORCH_ENOENT: the program is not there (the message says where it was sought). Since 0.1. */
 ORCH_API int32_t orch_executor_new(orch_ctx *ctx, const struct orch_executor_opts *opts,
 				   orch_executor **ret_executor, orch_error **reterr);
@@ -94,7 +94,7 @@ struct orch_job_opts {
 	orch_destroy_fn destroy;
 };
 
-ORCH_API void orch_job_opts_init(struct orch_job_opts *opts);
+ORCH_API void orch_job_opts_init(struct orch_job_opts *opts, uint32_t size);
 /*
  * Runs one attempt in the (started) sandbox. The sandbox is not stopped by it: that is the caller's, and
  * gives the certificate. ORCH_EINVAL, ORCH_ESTATE: sandbox not started, ORCH_ENOMEM. Since 0.1.

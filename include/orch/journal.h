@@ -67,7 +67,7 @@ struct orch_journal_opts {
  */
 #define ORCH_JOURNAL_READ_ONLY 1u
 
-ORCH_API void orch_journal_opts_init(struct orch_journal_opts *opts);
+ORCH_API void orch_journal_opts_init(struct orch_journal_opts *opts, uint32_t size);
 
 /*
  * Opens or creates. A writer registers a new generation before anything else.
@@ -103,7 +103,7 @@ struct orch_action_opts {
 	size_t fingerprint_length;  /* at most 64 */
 };
 
-ORCH_API void orch_action_opts_init(struct orch_action_opts *opts);
+ORCH_API void orch_action_opts_init(struct orch_action_opts *opts, uint32_t size);
 
 /*
  * Records an intent, or finds what is recorded under the key; one transaction. `ret_action` is set for

@@ -63,7 +63,7 @@ struct orch_pipeline_opts {
 /* No reviewer role. */
 #define ORCH_PIPELINE_NO_REVIEW 2u
 
-ORCH_API void orch_pipeline_opts_init(struct orch_pipeline_opts *opts);
+ORCH_API void orch_pipeline_opts_init(struct orch_pipeline_opts *opts, uint32_t size);
 /*
  * Opens the state folder and its journal; starts nothing.
  *

@@ -42,7 +42,7 @@ struct orch_sandbox_opts {
 	uint64_t max_memory_mib; /* cgroup memory.max where a controller is there (degradable); 0: none */
 };
 
-ORCH_API void orch_sandbox_opts_init(struct orch_sandbox_opts *opts);
+ORCH_API void orch_sandbox_opts_init(struct orch_sandbox_opts *opts, uint32_t size);
 
 /* Nothing is started. ORCH_EINVAL, ORCH_E2BIG, ORCH_ENOMEM, ORCH_EFORKED. Since 0.1. */
 ORCH_API int32_t orch_sandbox_new(orch_ctx *ctx, const struct orch_sandbox_opts *opts,
@@ -145,7 +145,7 @@ struct orch_run_opts {
 	size_t input_length;
 };
 
-ORCH_API void orch_run_opts_init(struct orch_run_opts *opts);
+ORCH_API void orch_run_opts_init(struct orch_run_opts *opts, uint32_t size);
 
 /*
  * The short form: start if need be, run argv as leader, capture its output, stop the scope, return all

@@ -32,7 +32,7 @@ struct orch_scope_opts {
 	uint32_t setup_timeout_ms;  /* namespaces, mounts; 0: 10000 */
 };
 
-ORCH_API void orch_scope_opts_init(struct orch_scope_opts *opts);
+ORCH_API void orch_scope_opts_init(struct orch_scope_opts *opts, uint32_t size);
 
 /*
  * Makes a scope for **unsandboxed** programs: same user, same files, own PID namespace. (A sandbox makes
@@ -94,8 +94,8 @@ struct orch_proc_opts {
 /* When the leader ends, the scope is stopped, with the default grace. */
 #define ORCH_PROC_LEADER 1u
 
-/* Sets size, the three fds to -1. Since 0.1. */
-ORCH_API void orch_proc_opts_init(struct orch_proc_opts *opts);
+/* As orch_ctx_opts_init(); the three fds are -1. Since 0.1. */
+ORCH_API void orch_proc_opts_init(struct orch_proc_opts *opts, uint32_t size);
 
 /*
  * Starts a program in the scope; returns at once. The program is started as soon as the scope stands.
@@ -140,7 +140,7 @@ struct orch_stop_opts {
 	uint32_t deadline_ms; /* from the request to the certificate; 0: 10000 */
 };
 
-ORCH_API void orch_stop_opts_init(struct orch_stop_opts *opts);
+ORCH_API void orch_stop_opts_init(struct orch_stop_opts *opts, uint32_t size);
 
 /* `death` is borrowed for the call: take a reference to keep it. */
 typedef void (*orch_death_fn)(void *userdata, orch_scope *scope, orch_death *death);

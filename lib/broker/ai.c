@@ -150,7 +150,7 @@ static bool record_dispatch(struct op *op)
 	int32_t code = ORCH_ENOMEM;
 	if (request && key) {
 		struct orch_action_opts opts;
-		orch_action_opts_init(&opts);
+		orch_action_opts_init(&opts, sizeof(opts));
 		opts.kind = operation_name(op->operation);
 		opts.key = key;
 		opts.policy = ORCH_POLICY_REPEATABLE;

@@ -186,12 +186,13 @@ void broker_log(orch_broker *broker, uint32_t level, const char *format, ...)
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-void orch_broker_opts_init(struct orch_broker_opts *opts)
+void orch_broker_opts_init(struct orch_broker_opts *opts, uint32_t size)
 {
-	memset(opts, 0, sizeof(*opts));
-	opts->size = sizeof(*opts);
-	opts->connect_timeout_ms = 5000;
-	opts->idle_timeout_ms = 300000;
+	const struct orch_broker_opts defaults = {
+		.connect_timeout_ms = 5000,
+		.idle_timeout_ms = 300000,
+	};
+	orch_opts_init(opts, size, &defaults, sizeof(defaults));
 }
 
 orch_broker *broker_hold(orch_broker *broker)
@@ -257,7 +258,7 @@ static int32_t open_journal(orch_broker *broker, const struct orch_broker_opts *
 		return 0;
 	}
 	struct orch_journal_opts journal_opts;
-	orch_journal_opts_init(&journal_opts);
+	orch_journal_opts_init(&journal_opts, sizeof(journal_opts));
 	journal_opts.path = opts->journal_path;
 	return orch_journal_open(&journal_opts, &broker->journal, reterr);
 }
@@ -321,11 +322,10 @@ orch_broker *orch_broker_unref(orch_broker *broker)
 
 /* --- where operations go ---------------------------------------------------------------------- */
 
-void orch_upstream_opts_init(struct orch_upstream_opts *opts)
+void orch_upstream_opts_init(struct orch_upstream_opts *opts, uint32_t size)
 {
-	memset(opts, 0, sizeof(*opts));
-	opts->size = sizeof(*opts);
-	opts->max_output_tokens = 32000;
+	const struct orch_upstream_opts defaults = {.max_output_tokens = 32000};
+	orch_opts_init(opts, size, &defaults, sizeof(defaults));
 }
 
 static int32_t upstream_opts_check(const char *operation, const struct orch_upstream_opts *opts,

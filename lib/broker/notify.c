@@ -414,7 +414,7 @@ static void begin(struct op *op)
 	struct orch_action_opts opts;
 	orch_error *error = NULL;
 	uint32_t outcome = 0;
-	orch_action_opts_init(&opts);
+	orch_action_opts_init(&opts, sizeof(opts));
 	opts.kind = operation_name(OPERATION_NOTIFY);
 	opts.key = op->journal_key;
 	opts.policy = ORCH_POLICY_NEVER_REPEAT;

@@ -6,10 +6,10 @@
 
 #define NAME_LONGEST 128
 
-void orch_principal_opts_init(struct orch_principal_opts *opts)
+void orch_principal_opts_init(struct orch_principal_opts *opts, uint32_t size)
 {
-	memset(opts, 0, sizeof(*opts));
-	opts->size = sizeof(*opts);
+	const struct orch_principal_opts defaults = {0};
+	orch_opts_init(opts, size, &defaults, sizeof(defaults));
 }
 
 static bool name_valid(const char *name)
@@ -102,10 +102,10 @@ static int32_t principal_check(const orch_principal *principal, orch_error **ret
 
 /* --- grants ----------------------------------------------------------------------------------- */
 
-void orch_grant_opts_init(struct orch_grant_opts *opts)
+void orch_grant_opts_init(struct orch_grant_opts *opts, uint32_t size)
 {
-	memset(opts, 0, sizeof(*opts));
-	opts->size = sizeof(*opts);
+	const struct orch_grant_opts defaults = {0};
+	orch_opts_init(opts, size, &defaults, sizeof(defaults));
 }
 
 static int32_t grant_opts_check(const struct orch_grant_opts *opts, orch_error **reterr)

@@ -31,6 +31,11 @@ int32_t orch_fail_memory(orch_error **reterr);
 orch_error *orch_error_copy(const orch_error *error);
 
 /*
+ * What every orch_x_opts_init() does. The program may be older or newer than the library: `size` is that of
+ * its struct, and no byte more is written; what the library does not know is zero.
+ */
+void orch_opts_init(void *opts, uint32_t size, const void *defaults, size_t known_size);
+/*
  * Checks an options structure: `size` as given by the caller against what this library knows. Copies it into
  * `known` (zero-filled past the caller's size). An unknown tail that is not zero gives ORCH_E2BIG, and `known` is
  * the head all the same: the caller has a destroy function to run. NULL opts leave `known` all zero but for its size.

@@ -57,11 +57,10 @@ struct orch_ctx {
 	struct destruction *destructions;
 };
 
-void orch_ctx_opts_init(struct orch_ctx_opts *opts)
+void orch_ctx_opts_init(struct orch_ctx_opts *opts, uint32_t size)
 {
-	memset(opts, 0, sizeof(*opts));
-	opts->size = sizeof(*opts);
-	opts->log_level = ORCH_LOG_NOTICE;
+	const struct orch_ctx_opts defaults = {.log_level = ORCH_LOG_NOTICE};
+	orch_opts_init(opts, size, &defaults, sizeof(defaults));
 }
 
 bool orch_ctx_forked(const orch_ctx *ctx)

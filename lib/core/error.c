@@ -129,6 +129,16 @@ orch_error *orch_error_copy(const orch_error *error)
 	return copy;
 }
 
+void orch_opts_init(void *opts, uint32_t size, const void *defaults, size_t known_size)
+{
+	if (!opts)
+		return;
+	memset(opts, 0, size);
+	memcpy(opts, defaults, size < known_size ? size : known_size);
+	if (size >= sizeof(size))
+		memcpy(opts, &size, sizeof(size));
+}
+
 int32_t orch_opts_read(const void *opts, void *known, size_t known_size, const char *type_name,
 		       orch_error **reterr)
 {

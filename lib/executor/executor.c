@@ -17,10 +17,10 @@ static const struct {
 	{ORCH_EXECUTOR_CALLBACK, "callback", NULL},
 };
 
-void orch_executor_opts_init(struct orch_executor_opts *opts)
+void orch_executor_opts_init(struct orch_executor_opts *opts, uint32_t size)
 {
-	memset(opts, 0, sizeof(*opts));
-	opts->size = sizeof(*opts);
+	const struct orch_executor_opts defaults = {0};
+	orch_opts_init(opts, size, &defaults, sizeof(defaults));
 }
 
 const char *orch_executor_kind_name(uint32_t kind)

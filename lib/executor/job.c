@@ -52,12 +52,13 @@ struct orch_job {
 	size_t tail_length;
 };
 
-void orch_job_opts_init(struct orch_job_opts *opts)
+void orch_job_opts_init(struct orch_job_opts *opts, uint32_t size)
 {
-	memset(opts, 0, sizeof(*opts));
-	opts->size = sizeof(*opts);
-	opts->timeout_ms = DEFAULT_TIMEOUT_MS;
-	opts->stall_ms = DEFAULT_STALL_MS;
+	const struct orch_job_opts defaults = {
+		.timeout_ms = DEFAULT_TIMEOUT_MS,
+		.stall_ms = DEFAULT_STALL_MS,
+	};
+	orch_opts_init(opts, size, &defaults, sizeof(defaults));
 }
 
 /* --- life ------------------------------------------------------------------------------------- */
@@ -495,7 +496,7 @@ static int32_t start_program(orch_job *job, orch_error **reterr)
 		code = orch_source_timer(job->ctx, job->opts.stall_ms, on_stall, job, &job->stall, reterr);
 	if (code < 0)
 		return code;
-	orch_proc_opts_init(&proc);
+	orch_proc_opts_init(&proc, sizeof(proc));
 	proc.argv = executor_command(job->executor, &command);
 	proc.envp = command.envp;
 	proc.stdin_fd = in;

@@ -5,22 +5,16 @@
 
 #include "journal-private.h"
 
-void orch_journal_opts_init(struct orch_journal_opts *opts)
+void orch_journal_opts_init(struct orch_journal_opts *opts, uint32_t size)
 {
-	if (!opts)
-		return;
-	memset(opts, 0, sizeof(*opts));
-	opts->size = sizeof(*opts);
-	opts->payload_limit = JOURNAL_DEFAULT_PAYLOAD_LIMIT;
+	const struct orch_journal_opts defaults = {.payload_limit = JOURNAL_DEFAULT_PAYLOAD_LIMIT};
+	orch_opts_init(opts, size, &defaults, sizeof(defaults));
 }
 
-void orch_action_opts_init(struct orch_action_opts *opts)
+void orch_action_opts_init(struct orch_action_opts *opts, uint32_t size)
 {
-	if (!opts)
-		return;
-	memset(opts, 0, sizeof(*opts));
-	opts->size = sizeof(*opts);
-	opts->policy = ORCH_POLICY_NEVER_REPEAT;
+	const struct orch_action_opts defaults = {.policy = ORCH_POLICY_NEVER_REPEAT};
+	orch_opts_init(opts, size, &defaults, sizeof(defaults));
 }
 
 /* --- open and close
@@ -544,7 +538,7 @@ int32_t orch_journal_record(orch_journal *journal, const char *kind, const char 
 	int32_t r = store_check_writable(journal, reterr);
 	if (r < 0)
 		return r;
-	orch_action_opts_init(&opts);
+	orch_action_opts_init(&opts, sizeof(opts));
 	opts.kind = kind;
 	opts.key = key;
 	opts.request = payload;

@@ -325,7 +325,7 @@ static void attempt_stop(struct attempt *attempt, const char *end, int32_t statu
 		attempt->revoked = true;
 	orch_scope *scope = attempt->sandbox ? orch_sandbox_scope(attempt->sandbox) : NULL;
 	struct orch_stop_opts stop;
-	orch_stop_opts_init(&stop);
+	orch_stop_opts_init(&stop, sizeof(stop));
 	if (!scope ||
 	    orch_scope_stop(scope, &stop, on_death, attempt_ref(attempt), attempt_unref, NULL) < 0)
 		attempt->stopped = true;
@@ -513,7 +513,7 @@ static int32_t add_grants(struct attempt *attempt, orch_error **reterr)
 	orch_pipeline *p = attempt->pipeline;
 	_cleanup_free_ char *prefix = orch_strdup_printf("%s/", p->model->run);
 	struct orch_grant_opts grant;
-	orch_grant_opts_init(&grant);
+	orch_grant_opts_init(&grant, sizeof(grant));
 	grant.operation = orch_executor_operation(attempt->executor);
 	int32_t code = prefix ? 0 : orch_fail_memory(reterr);
 	if (code == 0 && grant.operation)
@@ -533,7 +533,7 @@ static int32_t add_grants(struct attempt *attempt, orch_error **reterr)
 		const json_t *allowed = pipeline_grant(p, type);
 		if (!allowed || !first)
 			continue;
-		orch_grant_opts_init(&grant);
+		orch_grant_opts_init(&grant, sizeof(grant));
 		grant.operation = type;
 		grant.url = json_string_value(json_object_get(allowed, "url"));
 		grant.probe_url = json_string_value(json_object_get(allowed, "probe_url"));
@@ -556,7 +556,7 @@ static int32_t run_job(struct attempt *attempt, orch_error **reterr)
 	if (code < 0)
 		return code;
 	struct orch_job_opts job;
-	orch_job_opts_init(&job);
+	orch_job_opts_init(&job, sizeof(job));
 	job.packet = attempt->packet;
 	job.event = on_job_event;
 	job.done = on_job_done;
@@ -605,7 +605,7 @@ static int32_t make_principal(struct attempt *attempt, orch_error **reterr)
 	if (!name)
 		return orch_fail_memory(reterr);
 	struct orch_principal_opts opts;
-	orch_principal_opts_init(&opts);
+	orch_principal_opts_init(&opts, sizeof(opts));
 	opts.name = name;
 	opts.generation = orch_journal_generation(p->journal);
 	return orch_principal_new(p->broker, &opts, &attempt->principal, reterr);
@@ -617,7 +617,7 @@ static int32_t make_sandbox(struct attempt *attempt, orch_error **reterr)
 	_cleanup_free_ char *label = orch_strdup_printf(
 		"%s %s %s %u", p->model->run, attempt->stage, attempt->task, attempt->number);
 	struct orch_sandbox_opts opts;
-	orch_sandbox_opts_init(&opts);
+	orch_sandbox_opts_init(&opts, sizeof(opts));
 	opts.net = ORCH_NET_BROKER;
 	opts.label = label;
 	int32_t code = orch_sandbox_new(p->ctx, &opts, &attempt->sandbox, reterr);

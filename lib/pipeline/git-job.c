@@ -89,7 +89,7 @@ static int32_t make_sandbox(struct git_job *job, const char *label, const struct
 	};
 	struct orch_sandbox_opts opts;
 	orch_sandbox *sandbox = NULL;
-	orch_sandbox_opts_init(&opts);
+	orch_sandbox_opts_init(&opts, sizeof(opts));
 	opts.label = label;
 	opts.max_file_mib = 64 * 1024;
 	int32_t code = orch_sandbox_new(job->ctx, &opts, &sandbox, reterr);

@@ -231,7 +231,7 @@ static int32_t spawn(struct own_tests *tests, orch_error **reterr)
 	if (code < 0)
 		return code;
 	struct orch_proc_opts opts;
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.argv = argv;
 	opts.envp = envp;
 	opts.cwd = "/product";
@@ -285,7 +285,7 @@ static int32_t lay_out(orch_pipeline *p, struct own_tests *tests, orch_error **r
 static int32_t begin(orch_pipeline *p, struct own_tests *tests, orch_error **reterr)
 {
 	struct orch_sandbox_opts opts;
-	orch_sandbox_opts_init(&opts);
+	orch_sandbox_opts_init(&opts, sizeof(opts));
 	opts.label = "own tests";
 	int32_t code = lay_out(p, tests, reterr);
 	if (code == 0)

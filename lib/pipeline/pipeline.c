@@ -3,10 +3,10 @@
 
 #include "pipeline-private.h"
 
-void orch_pipeline_opts_init(struct orch_pipeline_opts *opts)
+void orch_pipeline_opts_init(struct orch_pipeline_opts *opts, uint32_t size)
 {
-	memset(opts, 0, sizeof(*opts));
-	opts->size = sizeof(*opts);
+	const struct orch_pipeline_opts defaults = {0};
+	orch_opts_init(opts, size, &defaults, sizeof(defaults));
 }
 
 const char *role_name(uint32_t role)

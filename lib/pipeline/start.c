@@ -214,7 +214,7 @@ static int32_t check_foreign(orch_pipeline *p, orch_error **reterr)
 static int32_t refuse_existing_run(const char *path, const char *state_dir, orch_error **reterr)
 {
 	struct orch_journal_opts opts;
-	orch_journal_opts_init(&opts);
+	orch_journal_opts_init(&opts, sizeof(opts));
 	opts.flags = ORCH_JOURNAL_READ_ONLY;
 	opts.path = path;
 	orch_journal *journal = NULL;
@@ -260,7 +260,7 @@ static int32_t open_journal(orch_pipeline *p, const struct orch_pipeline_opts *o
 			    const char *path, orch_error **reterr)
 {
 	struct orch_journal_opts journal;
-	orch_journal_opts_init(&journal);
+	orch_journal_opts_init(&journal, sizeof(journal));
 	journal.path = path;
 	journal.anchor_path = opts->anchor_path;
 	journal.payload_limit = JOURNAL_PAYLOAD_LIMIT;
@@ -308,7 +308,7 @@ int32_t start_open(orch_pipeline *p, const struct orch_pipeline_opts *opts, orch
 	if (code < 0)
 		return code;
 	struct orch_broker_opts broker;
-	orch_broker_opts_init(&broker);
+	orch_broker_opts_init(&broker, sizeof(broker));
 	broker.journal = p->journal;
 	code = orch_broker_new(p->ctx, &broker, &p->broker, reterr);
 	return code < 0 ? code
@@ -384,7 +384,7 @@ static json_t *channel_rows(const orch_sandbox_report *report)
 static int32_t probe_channels(orch_pipeline *p, json_t **ret_rows, orch_error **reterr)
 {
 	struct orch_sandbox_opts opts;
-	orch_sandbox_opts_init(&opts);
+	orch_sandbox_opts_init(&opts, sizeof(opts));
 	opts.net = ORCH_NET_BROKER;
 	opts.label = "channel probes";
 	orch_sandbox_report *report = NULL;

@@ -143,7 +143,7 @@ int32_t orch_pipeline_status_of(const char *state_dir, char **ret_json, orch_err
 		return orch_fail(reterr, ORCH_ENOENT, errno, NULL, "there is no run in %s",
 				 state_dir);
 	struct orch_journal_opts opts;
-	orch_journal_opts_init(&opts);
+	orch_journal_opts_init(&opts, sizeof(opts));
 	opts.flags = ORCH_JOURNAL_READ_ONLY;
 	opts.path = path;
 	orch_journal *journal = NULL;

@@ -217,7 +217,7 @@ void cell_spawn(struct cell *cell, const char *const *argv, const char *cwd, siz
 	if (code == 0 && out_limit)
 		code = stream_open(&cell->out, cell->ctx, out_limit, false, &out_fd, &error);
 	if (code == 0) {
-		orch_proc_opts_init(&opts);
+		orch_proc_opts_init(&opts, sizeof(opts));
 		opts.flags = ORCH_PROC_LEADER;
 		opts.argv = argv;
 		opts.cwd = cwd;
@@ -258,7 +258,7 @@ static void request_stop(struct cell *cell)
 		return;
 	}
 	struct orch_stop_opts opts;
-	orch_stop_opts_init(&opts);
+	orch_stop_opts_init(&opts, sizeof(opts));
 	opts.deadline_ms = STOP_DEADLINE_MS;
 	orch_error *error = NULL;
 	if (orch_scope_stop(scope, &opts, on_death, cell_ref(cell), cell_unref, &error) == 0)

@@ -217,7 +217,7 @@ static int32_t spawn_run(struct request *request, const char *const *argv, const
 	if (code < 0)
 		return code;
 	struct orch_proc_opts opts;
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.argv = argv;
 	opts.cwd = PRODUCT_CWD;
 	opts.stdin_fd = in_fd;

@@ -154,7 +154,7 @@ static int32_t new_sandbox(struct check_run *run, const char *role, uint32_t net
 	if (!label)
 		return orch_fail_memory(reterr);
 	struct orch_sandbox_opts opts;
-	orch_sandbox_opts_init(&opts);
+	orch_sandbox_opts_init(&opts, sizeof(opts));
 	opts.label = label;
 	opts.root = ORCH_ROOT_TOOLS;
 	opts.net = net;

@@ -112,11 +112,10 @@ void proc_exited(struct orch_proc *proc, int32_t exit_code, int32_t term_signal)
 
 /* --- spawning -------------------------------------------------------------------------- */
 
-void orch_proc_opts_init(struct orch_proc_opts *opts)
+void orch_proc_opts_init(struct orch_proc_opts *opts, uint32_t size)
 {
-	memset(opts, 0, sizeof(*opts));
-	opts->size = sizeof(*opts);
-	opts->stdin_fd = opts->stdout_fd = opts->stderr_fd = -1;
+	const struct orch_proc_opts defaults = {.stdin_fd = -1, .stdout_fd = -1, .stderr_fd = -1};
+	orch_opts_init(opts, size, &defaults, sizeof(defaults));
 }
 
 static int32_t check_opts(const struct orch_proc_opts *opts, const char *probe, orch_error **reterr)

@@ -152,11 +152,10 @@ int32_t orch_scope_connect(orch_scope *scope, uint16_t port, orch_scope_connect_
 
 /* --- stopping -------------------------------------------------------------------------- */
 
-void orch_stop_opts_init(struct orch_stop_opts *opts)
+void orch_stop_opts_init(struct orch_stop_opts *opts, uint32_t size)
 {
-	memset(opts, 0, sizeof(*opts));
-	opts->size = sizeof(*opts);
-	opts->deadline_ms = DEFAULT_DEADLINE_MS;
+	const struct orch_stop_opts defaults = {.deadline_ms = DEFAULT_DEADLINE_MS};
+	orch_opts_init(opts, size, &defaults, sizeof(defaults));
 }
 
 static int32_t read_stop_opts(const struct orch_stop_opts *opts, struct orch_stop_opts *known,

@@ -504,12 +504,13 @@ void scope_begin_stop(struct orch_scope *scope, uint32_t grace_ms, uint32_t dead
 	reaper_send(scope->reaper, &packet, NULL);
 }
 
-void orch_scope_opts_init(struct orch_scope_opts *opts)
+void orch_scope_opts_init(struct orch_scope_opts *opts, uint32_t size)
 {
-	memset(opts, 0, sizeof(*opts));
-	opts->size = sizeof(*opts);
-	opts->least_rung = ORCH_RUNG_PIDNS;
-	opts->setup_timeout_ms = DEFAULT_SETUP_MS;
+	const struct orch_scope_opts defaults = {
+		.least_rung = ORCH_RUNG_PIDNS,
+		.setup_timeout_ms = DEFAULT_SETUP_MS,
+	};
+	orch_opts_init(opts, size, &defaults, sizeof(defaults));
 }
 
 static int32_t send_new(struct orch_scope *scope, const struct orch_scope_opts *opts,

@@ -39,12 +39,13 @@ struct orch_sandbox_result {
 	orch_death *death;
 };
 
-void orch_run_opts_init(struct orch_run_opts *opts)
+void orch_run_opts_init(struct orch_run_opts *opts, uint32_t size)
 {
-	memset(opts, 0, sizeof(*opts));
-	opts->size = sizeof(*opts);
-	opts->timeout_ms = DEFAULT_TIMEOUT_MS;
-	opts->output_limit = DEFAULT_OUTPUT;
+	const struct orch_run_opts defaults = {
+		.timeout_ms = DEFAULT_TIMEOUT_MS,
+		.output_limit = DEFAULT_OUTPUT,
+	};
+	orch_opts_init(opts, size, &defaults, sizeof(defaults));
 }
 
 /* --- output --------------------------------------------------------------------------------- */
@@ -159,7 +160,7 @@ static int32_t spawn(struct run *run, const char *const *argv, const struct orch
 					 &run->timer, reterr);
 	if (code < 0)
 		return code;
-	orch_proc_opts_init(&proc);
+	orch_proc_opts_init(&proc, sizeof(proc));
 	proc.flags = ORCH_PROC_LEADER;
 	proc.argv = argv;
 	proc.stdin_fd = in;

@@ -7,18 +7,19 @@
 
 /* --- life ----------------------------------------------------------------------------------- */
 
-void orch_sandbox_opts_init(struct orch_sandbox_opts *opts)
+void orch_sandbox_opts_init(struct orch_sandbox_opts *opts, uint32_t size)
 {
-	memset(opts, 0, sizeof(*opts));
-	opts->size = sizeof(*opts);
-	opts->root = ORCH_ROOT_TOOLS;
-	opts->net = ORCH_NET_NONE;
-	opts->least_rung = ORCH_RUNG_PIDNS;
-	opts->setup_timeout_ms = 10000;
-	opts->max_processes = 512;
-	opts->max_open_files = 1024;
-	opts->max_file_mib = 2048;
-	opts->tmp_mib = 256;
+	const struct orch_sandbox_opts defaults = {
+		.root = ORCH_ROOT_TOOLS,
+		.net = ORCH_NET_NONE,
+		.least_rung = ORCH_RUNG_PIDNS,
+		.setup_timeout_ms = 10000,
+		.max_processes = 512,
+		.max_open_files = 1024,
+		.max_file_mib = 2048,
+		.tmp_mib = 256,
+	};
+	orch_opts_init(opts, size, &defaults, sizeof(defaults));
 }
 
 #define DEFAULT(member) known->member = known->member ? known->member : defaults.member
@@ -31,7 +32,7 @@ static int32_t read_opts(const struct orch_sandbox_opts *opts, struct orch_sandb
 
 	if (code < 0)
 		return code;
-	orch_sandbox_opts_init(&defaults);
+	orch_sandbox_opts_init(&defaults, sizeof(defaults));
 	DEFAULT(root);
 	DEFAULT(net);
 	DEFAULT(least_rung);
@@ -196,7 +197,7 @@ static int32_t make_scope(orch_sandbox *sandbox, orch_error **reterr)
 		return orch_fail_memory(reterr);
 	atomic_init(&link->references, 2); /* ours and the callback's */
 	link->sandbox = sandbox;
-	orch_scope_opts_init(&opts);
+	orch_scope_opts_init(&opts, sizeof(opts));
 	opts.label = sandbox->opts.label;
 	opts.least_rung = sandbox->opts.least_rung;
 	opts.setup_timeout_ms = sandbox->opts.setup_timeout_ms;

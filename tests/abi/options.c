@@ -3,7 +3,7 @@
  * Options structs of older and newer programs, each at the end of a page, so that a byte read or
  * written too much ends the test:
  *
- *   init writes the struct and not more; a struct of size and flags alone (the shortest there is) is
+ *   init writes the struct that the program has, and not more; a struct of size and flags alone (the shortest there is) is
  *   taken for what it is; one with a tail that is zero gives what the known one gives; a tail that is
  *   not zero gives ORCH_E2BIG, outputs stay, and the destroy function runs once.
  */
@@ -163,13 +163,13 @@ static void destroy(void *userdata)
 #define DESTROY(noun, userdata, field)                                                             \
 	offsetof(struct orch_##noun##_opts, userdata), offsetof(struct orch_##noun##_opts, field)
 #define ROW(noun, ...)                                                                             \
-	{"orch_" #noun "_opts", sizeof(struct orch_##noun##_opts), (void (*)(void *))orch_##noun##_opts_init,    \
-	 call_##noun, __VA_ARGS__}
+	{"orch_" #noun "_opts", sizeof(struct orch_##noun##_opts),                                  \
+	 (void (*)(void *, uint32_t))orch_##noun##_opts_init, call_##noun, __VA_ARGS__}
 
 static const struct row {
 	const char *name;
 	size_t size;
-	void (*init)(void *opts);
+	void (*init)(void *opts, uint32_t size);
 	int32_t (*call)(const void *opts, orch_error **reterr);
 	size_t userdata, destroy;
 } rows[] = {
@@ -213,7 +213,7 @@ static unsigned char *prepared(const struct row *row, size_t size, int tail)
 {
 	unsigned char *opts = guarded(size);
 	unsigned char *known = guarded(row->size);
-	row->init(known);
+	row->init(known, (uint32_t)row->size);
 	memcpy(opts, known, size < row->size ? size : row->size);
 	if (size > row->size)
 		memset(opts + row->size, tail, size - row->size);
@@ -232,11 +232,19 @@ static int judge(const struct row *row)
 {
 	char message[512], other[512];
 	int bad = 0;
-	unsigned char *filled = guarded(row->size);
-	memset(filled, 0xaa, row->size);
-	row->init(filled);
-	if (*(uint32_t *)filled != row->size)
-		bad += printf("%s: init sets size %u, the header has %zu\n", row->name, *(uint32_t *)filled, row->size);
+	/* Of an older program, of this one, of a newer one; a byte written too much is a fault. */
+	const size_t sizes[] = {2 * sizeof(uint32_t), row->size, row->size + 64};
+	for (int i = 0; i < 3; i++) {
+		unsigned char *filled = guarded(sizes[i]);
+		memset(filled, 0xaa, sizes[i]);
+		row->init(filled, (uint32_t)sizes[i]);
+		if (*(uint32_t *)filled != sizes[i])
+			bad += printf("%s: init sets size %u, the program has %zu\n", row->name,
+				      *(uint32_t *)filled, sizes[i]);
+		for (size_t at = row->size; at < sizes[i]; at++)
+			if (filled[at])
+				bad += printf("%s: init leaves byte %zu of a newer struct\n", row->name, at);
+	}
 
 	int32_t exact = called(row, prepared(row, row->size, 0), message, sizeof(message));
 	if (exact == ORCH_E2BIG)
@@ -291,12 +299,12 @@ static bool begin(void)
 	if (!mkdtemp(folder))
 		return false;
 	snprintf(path, sizeof(path), "%s/journal", folder);
-	orch_journal_opts_init(&journal_opts);
+	orch_journal_opts_init(&journal_opts, sizeof(journal_opts));
 	journal_opts.path = path;
-	orch_broker_opts_init(&broker_opts);
-	orch_principal_opts_init(&principal_opts);
+	orch_broker_opts_init(&broker_opts, sizeof(broker_opts));
+	orch_principal_opts_init(&principal_opts, sizeof(principal_opts));
 	principal_opts.name = "options";
-	orch_executor_opts_init(&executor_opts);
+	orch_executor_opts_init(&executor_opts, sizeof(executor_opts));
 	executor_opts.kind = ORCH_EXECUTOR_CALLBACK;
 	executor_opts.job = job;
 	if (!made(orch_ctx_new(NULL, &ctx, &error), error, "context") ||

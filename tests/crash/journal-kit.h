@@ -104,7 +104,7 @@ static inline int32_t kit_open_with(orch_journal **journal, uint32_t flags, cons
 				    orch_error **reterr)
 {
 	struct orch_journal_opts opts;
-	orch_journal_opts_init(&opts);
+	orch_journal_opts_init(&opts, sizeof(opts));
 	opts.path = journal_path;
 	opts.flags = flags;
 	opts.anchor_path = anchor;
@@ -137,7 +137,7 @@ static inline int32_t kit_begin(orch_journal *journal, const char *key, uint32_t
 				orch_error **reterr)
 {
 	struct orch_action_opts opts;
-	orch_action_opts_init(&opts);
+	orch_action_opts_init(&opts, sizeof(opts));
 	opts.kind = "test.action";
 	opts.key = key;
 	opts.policy = policy;

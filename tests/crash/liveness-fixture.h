@@ -54,7 +54,7 @@ static inline orch_ctx *ctx_new_with(const char *helper)
 {
 	struct orch_ctx_opts opts;
 	orch_ctx *ctx = NULL;
-	orch_ctx_opts_init(&opts);
+	orch_ctx_opts_init(&opts, sizeof(opts));
 	opts.helper_path = helper;
 	OK(orch_ctx_new(&opts, &ctx, e));
 	return ctx;
@@ -84,7 +84,7 @@ static inline orch_proc *spawn_opts(orch_scope *scope, struct orch_proc_opts *op
 static inline orch_proc *spawn(orch_scope *scope, const char *const *argv)
 {
 	struct orch_proc_opts opts;
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	return spawn_opts(scope, &opts, argv);
 }
 
@@ -108,7 +108,7 @@ static inline orch_death *stop(orch_scope *scope, uint32_t grace_ms)
 {
 	struct orch_stop_opts opts;
 	orch_death *death = NULL;
-	orch_stop_opts_init(&opts);
+	orch_stop_opts_init(&opts, sizeof(opts));
 	opts.grace_ms = grace_ms;
 	OK(orch_scope_stop_wait(scope, &opts, &death, e));
 	return death;

@@ -77,7 +77,7 @@ START_TEST(helper_that_does_not_answer)
 		OK(orch_ctx_process(ctx, e));
 	pid_t helper = parent_of(watched.init_pid);
 	ck_assert_int_eq(kill(helper, SIGSTOP), 0);
-	orch_stop_opts_init(&opts);
+	orch_stop_opts_init(&opts, sizeof(opts));
 	opts.deadline_ms = 300;
 	int64_t before = orch_monotonic_us();
 	OK(orch_scope_stop_wait(scope, &opts, &death, e));
@@ -100,7 +100,7 @@ static void assert_helper_refused(const char *path, const char *message)
 	orch_scope *scope = NULL;
 	orch_error *error = NULL;
 	struct orch_scope_opts opts;
-	orch_scope_opts_init(&opts);
+	orch_scope_opts_init(&opts, sizeof(opts));
 	opts.setup_timeout_ms = 100;
 	int32_t code = orch_scope_new(ctx, &opts, &scope, &error);
 	if (code == 0)
@@ -272,7 +272,7 @@ START_TEST(after_fork)
 	orch_proc *proc = spawn(scope, ARGV("sleep", "1000"));
 	OK(orch_scope_start_wait(scope, 10000, e));
 	struct watched watched = watch(scope);
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.argv = ARGV("true");
 	pid_t child = fork();
 	if (child == 0) {
@@ -460,7 +460,7 @@ static int in_delegated_group(void *unused)
 	    setresuid(USER, USER, USER) < 0)
 		return 1;
 	orch_ctx *ctx = ctx_new();
-	orch_scope_opts_init(&opts);
+	orch_scope_opts_init(&opts, sizeof(opts));
 	opts.least_rung = ORCH_RUNG_CGROUP_PIDNS;
 	OK(orch_scope_new(ctx, &opts, &scope, e));
 	OK(orch_scope_start_wait(scope, 10000, e));
@@ -569,13 +569,13 @@ START_TEST(hung_mount)
 	OK(orch_scope_start_wait(free_one, 10000, e));
 	struct watched watched = watch(hung);
 	snprintf(where + strlen(where), 16, "/below");
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.cwd = where;
 	orch_proc *proc = spawn_opts(hung, &opts, ARGV("true"));
 	ck_assert_int_eq(orch_proc_wait(proc, 300, NULL, NULL), ORCH_ETIMEDOUT);
 	/* Nobody else waits for it: not another program of the scope, not another scope's end. */
 	ck_assert_int_eq(run(hung, ARGV("sh", "-c", "exit 3")), 3);
-	orch_stop_opts_init(&stop_opts);
+	orch_stop_opts_init(&stop_opts, sizeof(stop_opts));
 	stop_opts.deadline_ms = 3000;
 	OK(orch_scope_stop(hung, &stop_opts, NULL, NULL, NULL, e));
 	int64_t before = orch_monotonic_us();

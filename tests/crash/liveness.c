@@ -46,7 +46,7 @@ static void host_spawn(orch_scope *scope, const char *load, const char *word)
 {
 	struct orch_proc_opts opts;
 	orch_proc *proc = NULL;
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.argv = (const char *const[]){self_path, "--load", load, word, NULL};
 	if (orch_scope_spawn(scope, &opts, &proc, NULL) < 0)
 		exit(3);
@@ -64,7 +64,7 @@ static int host_main(const char *word, bool worker)
 	struct orch_ctx_opts opts;
 	orch_ctx *ctx = NULL;
 	orch_scope *scopes[SCOPES];
-	orch_ctx_opts_init(&opts);
+	orch_ctx_opts_init(&opts, sizeof(opts));
 	opts.helper_path = helper_path;
 	if (orch_ctx_new(&opts, &ctx, NULL) < 0)
 		return 2;

@@ -101,7 +101,7 @@ START_TEST(dead_upstream_is_a_typed_error_soon)
 	close(listen_anywhere(&port));
 	struct orch_upstream_opts opts;
 	_cleanup_free_ char *url = orch_strdup_printf("http://127.0.0.1:%d", port);
-	orch_upstream_opts_init(&opts);
+	orch_upstream_opts_init(&opts, sizeof(opts));
 	opts.base_url = url;
 	ck_assert_int_eq(orch_broker_set_upstream(fixture->broker, "ai.anthropic", &opts, NULL), 0);
 	struct reply *reply = post(&a, SMALL);
@@ -120,7 +120,7 @@ START_TEST(name_that_does_not_resolve_is_a_typed_error_soon)
 {
 	struct ask *a;
 	struct orch_upstream_opts opts;
-	orch_upstream_opts_init(&opts);
+	orch_upstream_opts_init(&opts, sizeof(opts));
 	opts.base_url = "http://does-not-exist.invalid";
 	ck_assert_int_eq(orch_broker_set_upstream(fixture->broker, "ai.anthropic", &opts, NULL), 0);
 	struct reply *reply = post(&a, SMALL);
@@ -156,7 +156,7 @@ START_TEST(upstream_that_cannot_prove_its_name_gets_nothing)
 	provider_start(&provider, pem);
 	_cleanup_free_ char *url =
 		orch_strdup_printf("https://127.0.0.1:%d/usage-1-1", provider.port);
-	orch_upstream_opts_init(&opts);
+	orch_upstream_opts_init(&opts, sizeof(opts));
 	opts.base_url = url;
 	opts.credential = ORCH_CREDENTIAL_BEARER;
 	opts.secret = SECRET;
@@ -223,7 +223,7 @@ START_TEST(silent_upstream_times_out)
 	struct ask *a;
 	struct orch_broker_opts opts;
 	fixture_close(fixture);
-	orch_broker_opts_init(&opts);
+	orch_broker_opts_init(&opts, sizeof(opts));
 	opts.idle_timeout_ms = 400;
 	fixture_open(fixture, &opts);
 	grant(fixture, "ai.anthropic", NULL, NULL);
@@ -611,7 +611,7 @@ START_TEST(callback_may_revoke_and_drop_the_broker)
 	ck_assert_int_eq(reply->status, 0);
 	ck_assert_ptr_null(fixture->broker);
 	struct orch_grant_opts opts;
-	orch_grant_opts_init(&opts);
+	orch_grant_opts_init(&opts, sizeof(opts));
 	opts.operation = "ai.openai";
 	ck_assert_int_eq(orch_principal_grant(fixture->principal, &opts, NULL), ORCH_ECLOSED);
 	ask_free(a);
@@ -660,7 +660,7 @@ START_TEST(signals_of_the_host_are_left_alone)
 	run_ms(fixture, 300);
 	set_upstream(fixture, "ai.anthropic", "drop", false);
 	expect(502, "upstream_lost");
-	orch_upstream_opts_init(&opts);
+	orch_upstream_opts_init(&opts, sizeof(opts));
 	opts.base_url = "http://does-not-exist.invalid";
 	ck_assert_int_eq(
 		orch_broker_set_upstream(fixture->broker, "ai.anthropic", &opts, NULL), 0);
@@ -698,7 +698,7 @@ START_TEST(no_descriptor_leaks)
 			ck_assert_uint_le(open_fds(false), before);
 	}
 	unsigned before = open_fds(false);
-	orch_broker_opts_init(&opts);
+	orch_broker_opts_init(&opts, sizeof(opts));
 	opts.journal = fixture->journal;
 	ck_assert_int_eq(orch_broker_new(fixture->ctx, &opts, &other, NULL), 0);
 	ck_assert_uint_gt(open_fds(false), before);

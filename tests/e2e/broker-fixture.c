@@ -93,7 +93,7 @@ void fixture_principal(struct fixture *fixture, uint64_t requests, uint64_t toke
 		       uint64_t micro_usd)
 {
 	struct orch_principal_opts opts;
-	orch_principal_opts_init(&opts);
+	orch_principal_opts_init(&opts, sizeof(opts));
 	opts.name = "p";
 	opts.generation = 3;
 	opts.max_requests = requests;
@@ -123,15 +123,15 @@ void fixture_open(struct fixture *fixture, const struct orch_broker_opts *given)
 	struct orch_journal_opts journal_opts;
 	struct orch_broker_opts opts;
 	orch_error *error = NULL;
-	orch_ctx_opts_init(&ctx_opts);
+	orch_ctx_opts_init(&ctx_opts, sizeof(ctx_opts));
 	ctx_opts.log = on_log;
 	ctx_opts.log_level = ORCH_LOG_DEBUG;
 	ck_assert_int_eq(orch_ctx_new(&ctx_opts, &fixture->ctx, NULL), 0);
-	orch_journal_opts_init(&journal_opts);
+	orch_journal_opts_init(&journal_opts, sizeof(journal_opts));
 	journal_opts.path = fixture->journal_path;
 	int32_t code = orch_journal_open(&journal_opts, &fixture->journal, &error);
 	ck_assert_msg(code == 0, "%s", orch_error_message(error));
-	orch_broker_opts_init(&opts);
+	orch_broker_opts_init(&opts, sizeof(opts));
 	if (given)
 		opts = *given;
 	opts.journal = fixture->journal;
@@ -180,7 +180,7 @@ void set_upstream(struct fixture *fixture, const char *operation, const char *mo
 	orch_error *error = NULL;
 	_cleanup_free_ char *url =
 		orch_strdup_printf("http://127.0.0.1:%d/%s", fixture->upstream.port, mode);
-	orch_upstream_opts_init(&opts);
+	orch_upstream_opts_init(&opts, sizeof(opts));
 	opts.base_url = url;
 	opts.credential = ORCH_CREDENTIAL_API_KEY;
 	opts.secret = SECRET;
@@ -203,7 +203,7 @@ void grant(struct fixture *fixture, const char *operation, const char *path, con
 		probe_path ? orch_strdup_printf("http://127.0.0.1:%d/%s", fixture->upstream.port,
 						probe_path)
 			   : NULL;
-	orch_grant_opts_init(&opts);
+	orch_grant_opts_init(&opts, sizeof(opts));
 	opts.operation = operation;
 	opts.url = url;
 	opts.probe_url = probe_url;

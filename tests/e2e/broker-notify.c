@@ -103,7 +103,7 @@ START_TEST(one_time_grant_still_replays)
 	struct orch_grant_opts opts;
 	_cleanup_free_ char *url =
 		orch_strdup_printf("http://127.0.0.1:%d/notify/ok", fixture->upstream.port);
-	orch_grant_opts_init(&opts);
+	orch_grant_opts_init(&opts, sizeof(opts));
 	opts.operation = "notify.send";
 	opts.url = url;
 	opts.max_uses = 1;
@@ -222,7 +222,7 @@ START_TEST(destination_that_is_down_is_known_not_reached)
 	close(listen_anywhere(&port));
 	struct orch_grant_opts opts;
 	_cleanup_free_ char *url = orch_strdup_printf("http://127.0.0.1:%d/", port);
-	orch_grant_opts_init(&opts);
+	orch_grant_opts_init(&opts, sizeof(opts));
 	opts.operation = "notify.send";
 	opts.url = url;
 	ck_assert_int_eq(orch_principal_grant(fixture->principal, &opts, NULL), 0);

@@ -277,7 +277,7 @@ END_TEST
 static void grant_with(uint32_t flags, uint64_t max_uses, int64_t expires_at_ms)
 {
 	struct orch_grant_opts opts;
-	orch_grant_opts_init(&opts);
+	orch_grant_opts_init(&opts, sizeof(opts));
 	opts.operation = "ai.anthropic";
 	opts.flags = flags;
 	opts.max_uses = max_uses;

@@ -67,7 +67,7 @@ static void do_job(void *userdata, orch_job *job)
 	const char *argv[] = {"/bin/sh", "-c", work->script ? work->script : "exit 3", NULL};
 	struct orch_proc_opts opts;
 	orch_error *error = NULL;
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.argv = argv;
 	opts.event = on_proc;
 	opts.userdata = work;
@@ -101,13 +101,13 @@ int main(int argc, char **argv)
 		return 2;
 	if (orch_ctx_new(NULL, &ctx, &error) < 0)
 		return die("context", error);
-	orch_pipeline_opts_init(&opts);
+	orch_pipeline_opts_init(&opts, sizeof(opts));
 	opts.state_dir = argv[2];
 	opts.idea = "A small web application for a shelf of books";
 	opts.description = "callback";
 	if (orch_pipeline_new(ctx, &opts, &pipeline, &error) < 0)
 		return die("pipeline", error);
-	orch_executor_opts_init(&executor_opts);
+	orch_executor_opts_init(&executor_opts, sizeof(executor_opts));
 	executor_opts.kind = ORCH_EXECUTOR_CALLBACK;
 	executor_opts.job = do_job;
 	executor_opts.userdata = &host;
@@ -115,7 +115,7 @@ int main(int argc, char **argv)
 	    orch_pipeline_set_executor(pipeline, 0, executor, &error) < 0)
 		return die("executor", error);
 	snprintf(probe, sizeof(probe), "%s/{key}", argv[3]);
-	orch_grant_opts_init(&grant);
+	orch_grant_opts_init(&grant, sizeof(grant));
 	grant.operation = "notify.send";
 	grant.url = argv[3];
 	grant.probe_url = probe;

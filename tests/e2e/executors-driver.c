@@ -83,7 +83,7 @@ static orch_executor *make_executor(orch_ctx *ctx, char **argv)
 	struct orch_executor_opts opts;
 	orch_executor *executor = NULL;
 
-	orch_executor_opts_init(&opts);
+	orch_executor_opts_init(&opts, sizeof(opts));
 	opts.kind = kind_of(argv[1]);
 	opts.program = strcmp(argv[2], "-") != 0 ? argv[2] : NULL;
 	opts.argv = command;
@@ -101,10 +101,10 @@ static orch_broker *make_broker(orch_ctx *ctx, const char *operation, const char
 	char journal[512];
 
 	snprintf(journal, sizeof(journal), "%s/journal.db", folder);
-	orch_broker_opts_init(&opts);
+	orch_broker_opts_init(&opts, sizeof(opts));
 	opts.journal_path = journal;
 	CHECK(orch_broker_new(ctx, &opts, &broker, &error));
-	orch_upstream_opts_init(&upstream);
+	orch_upstream_opts_init(&upstream, sizeof(upstream));
 	upstream.base_url = url;
 	upstream.credential = ORCH_CREDENTIAL_API_KEY;
 	upstream.secret = key;
@@ -119,11 +119,11 @@ static orch_principal *make_principal(orch_broker *broker, const char *operation
 	struct orch_grant_opts grant;
 	orch_principal *principal = NULL;
 
-	orch_principal_opts_init(&who);
+	orch_principal_opts_init(&who, sizeof(who));
 	who.name = "driver/T1/1";
 	who.generation = 1;
 	CHECK(orch_principal_new(broker, &who, &principal, &error));
-	orch_grant_opts_init(&grant);
+	orch_grant_opts_init(&grant, sizeof(grant));
 	grant.operation = operation;
 	if (operation != NULL)
 		CHECK(orch_principal_grant(principal, &grant, &error));
@@ -137,7 +137,7 @@ static orch_sandbox *make_sandbox(orch_ctx *ctx, orch_executor *executor, const 
 	char work[512];
 
 	snprintf(work, sizeof(work), "%s/work", folder);
-	orch_sandbox_opts_init(&opts);
+	orch_sandbox_opts_init(&opts, sizeof(opts));
 	opts.net = ORCH_NET_BROKER;
 	CHECK(orch_sandbox_new(ctx, &opts, &sandbox, &error));
 	CHECK(orch_sandbox_set_workspace(sandbox, work, NULL, &error));
@@ -159,7 +159,7 @@ int main(int argc, char **argv)
 		fputs("usage: executors-driver KIND PROGRAM API URL KEY FOLDER HELPER PACKET [no-grant]\n", stderr);
 		return 64;
 	}
-	orch_ctx_opts_init(&ctx_opts);
+	orch_ctx_opts_init(&ctx_opts, sizeof(ctx_opts));
 	ctx_opts.helper_path = argv[7];
 	CHECK(orch_ctx_new(&ctx_opts, &driver.ctx, &error));
 	orch_executor *executor = make_executor(driver.ctx, argv);
@@ -169,7 +169,7 @@ int main(int argc, char **argv)
 	orch_sandbox *sandbox = make_sandbox(driver.ctx, executor, argv[6]);
 
 	CHECK(orch_broker_add_listener(broker, orch_sandbox_listener_fd(sandbox), principal, &error));
-	orch_job_opts_init(&job);
+	orch_job_opts_init(&job, sizeof(job));
 	job.packet = argv[8];
 	job.timeout_ms = 150000;
 	job.event = on_event;

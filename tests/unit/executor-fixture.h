@@ -52,7 +52,7 @@ static inline void on_destroy(void *userdata)
 
 static inline void job_opts(struct orch_job_opts *opts, struct watch *watch)
 {
-	orch_job_opts_init(opts);
+	orch_job_opts_init(opts, sizeof(*opts));
 	opts->packet = "orch-packet/1 run=r role=executor stage=execute task=T1 attempt=1\nDo it.\n";
 	opts->event = on_event;
 	opts->done = on_done;
@@ -77,7 +77,7 @@ static inline orch_executor *executor_new(orch_ctx *ctx, uint32_t kind, const ch
 	struct orch_executor_opts opts;
 	orch_executor *executor = NULL;
 
-	orch_executor_opts_init(&opts);
+	orch_executor_opts_init(&opts, sizeof(opts));
 	opts.kind = kind;
 	opts.argv = argv;
 	opts.program = program;

@@ -98,7 +98,7 @@ static void task_start(struct task *task, const char *const *argv)
 {
 	struct orch_proc_opts opts;
 	memset(task, 0, sizeof(*task));
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.event = on_event;
 	opts.userdata = &task->events;
 	opts.destroy = on_events_destroyed;
@@ -109,7 +109,7 @@ static void task_start(struct task *task, const char *const *argv)
 static void task_stop(struct task *task, uint32_t grace_ms)
 {
 	struct orch_stop_opts opts;
-	orch_stop_opts_init(&opts);
+	orch_stop_opts_init(&opts, sizeof(opts));
 	opts.grace_ms = grace_ms;
 	OK(orch_scope_stop(task->scope, &opts, on_death, &task->deaths, on_deaths_destroyed, e));
 }
@@ -244,7 +244,7 @@ START_TEST(grace_is_counted_by_the_clock)
 	attached_ctx();
 	ck_assert_int_eq(pipe2(out, O_CLOEXEC | O_NONBLOCK), 0);
 	memset(&task, 0, sizeof(task));
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.stdout_fd = out[1];
 	opts.event = on_event;
 	opts.userdata = &task.events;
@@ -314,7 +314,7 @@ START_TEST(waiting_forms_inside_a_callback_are_refused)
 	orch_ctx *ctx = attached_ctx();
 
 	OK(orch_sandbox_new(ctx, NULL, &inside.sandbox, e));
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.event = wait_inside;
 	opts.userdata = &inside;
 	task.scope = scope_new(ctx);

@@ -358,8 +358,8 @@ static inline void host_init(struct host *host, const struct answer *answers)
 	snprintf(host->state, sizeof(host->state), "%s/state", host->folder);
 	snprintf(host->repo, sizeof(host->repo), "%s/repo", host->folder);
 	host->answers = answers;
-	orch_pipeline_opts_init(&host->opts);
-	orch_grant_opts_init(&host->grant);
+	orch_pipeline_opts_init(&host->opts, sizeof(host->opts));
+	orch_grant_opts_init(&host->grant, sizeof(host->grant));
 	host->opts.state_dir = host->state;
 	host->opts.idea = "A server of letters.";
 	host->events = json_array();
@@ -378,11 +378,11 @@ static inline void host_open(struct host *host)
 	host->opts.schema_dir = schemas;
 	host->opts.on_record = on_record;
 	host->opts.on_record_userdata = host;
-	orch_ctx_opts_init(&ctx);
+	orch_ctx_opts_init(&ctx, sizeof(ctx));
 	ctx.helper_path = helper;
 	OK(orch_ctx_new(&ctx, &host->ctx, e));
 	OK(orch_pipeline_new(host->ctx, &host->opts, &host->pipeline, e));
-	orch_executor_opts_init(&executor);
+	orch_executor_opts_init(&executor, sizeof(executor));
 	executor.kind = ORCH_EXECUTOR_CALLBACK;
 	executor.job = do_job;
 	executor.userdata = host;

@@ -150,7 +150,7 @@ static inline orch_ctx *ctx_new(void)
 	struct orch_ctx_opts opts;
 	orch_ctx *ctx = NULL;
 
-	orch_ctx_opts_init(&opts);
+	orch_ctx_opts_init(&opts, sizeof(opts));
 	opts.helper_path = helper_path;
 	OK(orch_ctx_new(&opts, &ctx, e));
 	return ctx;

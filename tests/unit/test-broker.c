@@ -504,7 +504,7 @@ static void setup(void)
 	strcpy(folder, "/tmp/orch-broker-XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(folder));
 	snprintf(path, sizeof(path), "%s/journal", folder);
-	orch_broker_opts_init(&opts);
+	orch_broker_opts_init(&opts, sizeof(opts));
 	opts.journal_path = path;
 	ck_assert_int_eq(orch_ctx_new(NULL, &ctx, NULL), 0);
 	ck_assert_int_eq(orch_broker_new(ctx, &opts, &broker, NULL), 0);
@@ -537,14 +537,14 @@ START_TEST(arguments_are_checked)
 	struct orch_upstream_opts upstream;
 	struct orch_principal_opts who;
 	orch_principal *principal = NULL;
-	orch_broker_opts_init(&opts);
+	orch_broker_opts_init(&opts, sizeof(opts));
 	ck_assert_int_eq(orch_broker_new(ctx, &opts, &other, &error), ORCH_EINVAL);
 	ck_assert_ptr_eq(other, (orch_broker *)1);
 	ck_assert_ptr_nonnull(strstr(orch_error_message(error), "journal"));
 	error = orch_error_free(error);
 	opts.journal_path = "/nonexistent/journal";
 	ck_assert_int_eq(orch_broker_new(ctx, &opts, &other, NULL), ORCH_ENOENT);
-	orch_upstream_opts_init(&upstream);
+	orch_upstream_opts_init(&upstream, sizeof(upstream));
 	upstream.base_url = "http://user:secret@h/";
 	ck_assert_int_eq(orch_broker_set_upstream(broker, "ai.anthropic", &upstream, &error),
 			 ORCH_EINVAL);
@@ -566,14 +566,14 @@ START_TEST(arguments_are_checked)
 			 ORCH_EINVAL);
 	upstream.secret = "fine";
 	ck_assert_int_eq(orch_broker_set_upstream(broker, "ai.anthropic", &upstream, NULL), 0);
-	orch_principal_opts_init(&who);
+	orch_principal_opts_init(&who, sizeof(who));
 	ck_assert_int_eq(orch_principal_new(broker, &who, &principal, NULL), ORCH_EINVAL);
 	who.name = "a b";
 	ck_assert_int_eq(orch_principal_new(broker, &who, &principal, NULL), ORCH_EINVAL);
 	who.name = "p";
 	ck_assert_int_eq(orch_principal_new(broker, &who, &principal, NULL), 0);
 	struct orch_grant_opts grant;
-	orch_grant_opts_init(&grant);
+	orch_grant_opts_init(&grant, sizeof(grant));
 	grant.operation = "nothing.known";
 	ck_assert_int_eq(orch_principal_grant(principal, &grant, NULL), ORCH_ENOENT);
 	grant.operation = "notify.send";
@@ -605,7 +605,7 @@ START_TEST(destroy_runs_once)
 	struct orch_principal_opts who;
 	orch_principal *principal = NULL;
 	unsigned revoked = 0;
-	orch_principal_opts_init(&who);
+	orch_principal_opts_init(&who, sizeof(who));
 	who.name = "p";
 	ck_assert_int_eq(orch_principal_new(broker, &who, &principal, NULL), 0);
 	ck_assert_int_eq(orch_principal_revoke(principal, NULL, &revoked, on_destroy, NULL), 0);
@@ -630,7 +630,7 @@ START_TEST(forked_child_keeps_off)
 	getsockname(fd, (struct sockaddr *)&address, &size);
 	struct orch_principal_opts who;
 	orch_principal *principal = NULL;
-	orch_principal_opts_init(&who);
+	orch_principal_opts_init(&who, sizeof(who));
 	who.name = "p";
 	ck_assert_int_eq(orch_principal_new(broker, &who, &principal, NULL), 0);
 	ck_assert_int_eq(orch_broker_add_listener(broker, fd, principal, NULL), 0);

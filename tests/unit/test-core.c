@@ -73,7 +73,7 @@ START_TEST(options_newer_than_the_library_are_refused)
 	orch_ctx *ctx = NULL;
 	orch_error *error = NULL;
 
-	orch_ctx_opts_init(&future.opts);
+	orch_ctx_opts_init(&future.opts, sizeof(future.opts));
 	future.opts.size = sizeof(future);
 	future.opts.log_destroy = count_destroy;
 	destroyed = 0;
@@ -98,7 +98,7 @@ START_TEST(destroy_runs_once_also_when_registration_fails)
 	struct orch_ctx_opts opts;
 	orch_ctx *ctx = NULL;
 	destroyed = 0;
-	orch_ctx_opts_init(&opts);
+	orch_ctx_opts_init(&opts, sizeof(opts));
 	opts.helper_path = "relative";
 	opts.log = ignore_log;
 	opts.log_destroy = count_destroy;

@@ -32,7 +32,7 @@ START_TEST(options_are_checked)
 
 	snprintf(plain, sizeof(plain), "%s", in(new_folder(), "plain"));
 	put(plain, "x");
-	orch_executor_opts_init(&opts);
+	orch_executor_opts_init(&opts, sizeof(opts));
 	opts.destroy = count_drop;
 	REFUSED(ORCH_EINVAL, "kind 0", orch_executor_new(ctx, &opts, &executor, e));
 	opts.kind = 6;
@@ -104,7 +104,7 @@ START_TEST(names_and_operations)
 		     {ORCH_EXECUTOR_CLAUDE, 0, "ai.anthropic"},
 		     {ORCH_EXECUTOR_CODEX, 0, "ai.openai"}};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		orch_executor_opts_init(&opts);
+		orch_executor_opts_init(&opts, sizeof(opts));
 		opts.kind = cases[i].kind;
 		opts.api = cases[i].api;
 		opts.program = self_path;
@@ -518,7 +518,7 @@ static orch_executor *host_executor(orch_ctx *ctx, struct host *host)
 	struct orch_executor_opts opts;
 	orch_executor *executor = NULL;
 
-	orch_executor_opts_init(&opts);
+	orch_executor_opts_init(&opts, sizeof(opts));
 	opts.kind = ORCH_EXECUTOR_CALLBACK;
 	opts.job = host_job;
 	opts.userdata = host;

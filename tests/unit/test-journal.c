@@ -146,7 +146,7 @@ START_TEST(another_request_under_the_same_key)
 	ck_assert_ptr_eq(untouched, (void *)1);
 
 	struct orch_action_opts opts;
-	orch_action_opts_init(&opts);
+	orch_action_opts_init(&opts, sizeof(opts));
 	opts.kind = "test.other";
 	opts.key = "k";
 	opts.request = "request";
@@ -455,7 +455,7 @@ START_TEST(payloads_are_bytes)
 	static const char odd[] = "\0\xff\xfe\xc0\x80 \xed\xa0\x80\r\n\0";
 	orch_journal *journal = open_journal();
 	struct orch_action_opts opts;
-	orch_action_opts_init(&opts);
+	orch_action_opts_init(&opts, sizeof(opts));
 	opts.kind = "k";
 	opts.key = "\xd0\xba\xd0\xbb\xd1\x8e\xd1\x87";
 	opts.request = odd;
@@ -482,7 +482,7 @@ END_TEST
 START_TEST(payloads_have_a_limit)
 {
 	struct orch_journal_opts opts;
-	orch_journal_opts_init(&opts);
+	orch_journal_opts_init(&opts, sizeof(opts));
 	opts.path = journal_path;
 	opts.payload_limit = 100;
 	orch_journal *journal = NULL;
@@ -490,7 +490,7 @@ START_TEST(payloads_have_a_limit)
 	char big[102];
 	memset(big, 'x', sizeof(big));
 	struct orch_action_opts action_opts;
-	orch_action_opts_init(&action_opts);
+	orch_action_opts_init(&action_opts, sizeof(action_opts));
 	action_opts.kind = action_opts.key = "k";
 	action_opts.request = big;
 	action_opts.request_length = 101;
@@ -628,7 +628,7 @@ START_TEST(arguments)
 	memset(long_key, 'k', sizeof(long_key));
 	long_kind[64] = long_key[256] = '\0';
 	struct orch_action_opts good, opts;
-	orch_action_opts_init(&good);
+	orch_action_opts_init(&good, sizeof(good));
 	good.kind = "k";
 	good.key = "k";
 	const char *const kinds[] = {NULL, "", "K", "a b", "a/b", "\xc3\xa9", long_kind};

@@ -288,7 +288,7 @@ START_TEST(refuses_bad_input)
 		orch_pipeline_set_executor(host.pipeline, 9, (orch_executor *)(uintptr_t)1, e));
 	host_close(&host);
 	struct orch_ctx_opts ctx_opts;
-	orch_ctx_opts_init(&ctx_opts);
+	orch_ctx_opts_init(&ctx_opts, sizeof(ctx_opts));
 	OK(orch_ctx_new(&ctx_opts, &host.ctx, e));
 
 	struct orch_pipeline_opts opts = host.opts;
@@ -343,7 +343,7 @@ START_TEST(refuses_a_second_run)
 	status = orch_string_free(status);
 	host_close(&host);
 	struct orch_ctx_opts ctx_opts;
-	orch_ctx_opts_init(&ctx_opts);
+	orch_ctx_opts_init(&ctx_opts, sizeof(ctx_opts));
 	OK(orch_ctx_new(&ctx_opts, &host.ctx, e));
 	REFUSED(ORCH_EEXIST, "resume it", orch_pipeline_new(host.ctx, &host.opts, &pipeline, e));
 	OK(orch_pipeline_status_of(host.state, &status, e));
@@ -370,7 +370,7 @@ START_TEST(destroys_once)
 	orch_pipeline *pipeline = NULL;
 	host_init(&host, NULL);
 	host_open(&host);
-	orch_pipeline_opts_init(&opts);
+	orch_pipeline_opts_init(&opts, sizeof(opts));
 	opts.on_record_userdata = &destroyed;
 	opts.on_record_destroy = count_destroy;
 	/* Refused before, at, and after the journal was opened. */

@@ -77,7 +77,7 @@ START_TEST(programs_that_can_not_start)
 	orch_ctx *ctx = ctx_new();
 	orch_scope *scope = scope_new(ctx);
 	struct orch_proc_opts opts;
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	assert_spawn_fails(scope, &opts, ARGV("/nowhere/program"), ENOENT, "exec");
 	assert_spawn_fails(scope, &opts, ARGV("no-such-program-anywhere"), ENOENT, "exec");
 	assert_spawn_fails(scope, &opts, ARGV("/etc/passwd"), EACCES, "exec");
@@ -108,7 +108,7 @@ START_TEST(stdio_environment_and_folder)
 	int in[2], out[2];
 	char text[1024];
 	ck_assert(pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0);
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.stdin_fd = in[0];
 	opts.stdout_fd = opts.stderr_fd = out[1];
 	opts.cwd = "/usr";
@@ -169,7 +169,7 @@ START_TEST(events_come_once_each)
 	orch_scope *scope = scope_new(ctx);
 	struct events good = {0}, bad = {0}, stopped = {0}, refused = {0};
 	struct orch_proc_opts opts;
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.event = on_event;
 	opts.destroy = on_events_destroyed;
 	opts.userdata = &good;
@@ -214,12 +214,12 @@ START_TEST(bad_arguments)
 	orch_error *error = NULL;
 	ck_assert_int_eq(orch_scope_new(NULL, NULL, &scope, NULL), ORCH_EINVAL);
 	ck_assert_int_eq(orch_scope_new(ctx, NULL, NULL, NULL), ORCH_EINVAL);
-	orch_scope_opts_init(&scope_opts);
+	orch_scope_opts_init(&scope_opts, sizeof(scope_opts));
 	scope_opts.least_rung = 9;
 	ck_assert_int_eq(orch_scope_new(ctx, &scope_opts, &scope, NULL), ORCH_EINVAL);
 	ck_assert_ptr_null(scope);
 	scope = scope_new(ctx);
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	ck_assert_int_eq(orch_scope_spawn(scope, NULL, NULL, NULL), ORCH_EINVAL);
 	ck_assert_int_eq(orch_scope_spawn(scope, &opts, NULL, NULL), ORCH_EINVAL);
 	opts.argv = ARGV("true");
@@ -246,7 +246,7 @@ START_TEST(bad_arguments)
 		many[i] = large;
 	ck_assert_int_eq(run(scope, many), 0);
 	free(large);
-	orch_stop_opts_init(&stop_opts);
+	orch_stop_opts_init(&stop_opts, sizeof(stop_opts));
 	stop_opts.grace_ms = 5000;
 	stop_opts.deadline_ms = 4000;
 	ck_assert_int_eq(orch_scope_stop_wait(scope, &stop_opts, NULL, NULL), ORCH_EINVAL);
@@ -335,7 +335,7 @@ START_TEST(grace_is_used_and_ends_early)
 	int out[2];
 	char ready[6];
 	ck_assert(pipe2(out, O_CLOEXEC) == 0);
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.stdout_fd = out[1];
 	orch_proc *proc = spawn_opts(scope, &opts, LOAD("polite"));
 	OK(orch_scope_start_wait(scope, 10000, e));
@@ -376,7 +376,7 @@ START_TEST(leader_ends_the_scope)
 	OK(orch_scope_on_death(scope, on_death, &deaths, on_deaths_destroyed, e));
 	orch_proc *other = spawn(scope, LOAD("awkward", watched.word));
 	ck_assert_int_eq(wait_status(other), 0);
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.flags = ORCH_PROC_LEADER;
 	/* A leader that could not start is no leader. */
 	assert_spawn_fails(scope, &opts, ARGV("/nowhere"), ENOENT, "exec");
@@ -408,7 +408,7 @@ START_TEST(grandchild_holds_stdout)
 	struct orch_proc_opts opts;
 	int out[2];
 	ck_assert(pipe2(out, O_CLOEXEC) == 0);
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.stdout_fd = out[1];
 	orch_proc *proc = spawn_opts(scope, &opts, LOAD("holder"));
 	close(out[1]);
@@ -431,7 +431,7 @@ START_TEST(stopped_twice_and_early)
 	orch_scope *scope = scope_new(ctx);
 	struct deaths first = {0}, second = {0}, third = {0};
 	struct orch_stop_opts opts;
-	orch_stop_opts_init(&opts);
+	orch_stop_opts_init(&opts, sizeof(opts));
 	opts.grace_ms = 8000;
 	orch_proc *proc = spawn(scope, LOAD("stubborn"));
 	OK(orch_scope_start_wait(scope, 10000, e));
@@ -495,7 +495,7 @@ START_TEST(survivors_are_named)
 	pid_t victim = pid_with_word(watched.word);
 	ck_assert_int_gt(victim, 0);
 	ck_assert_int_eq(ptrace(PTRACE_SEIZE, victim, 0, PTRACE_O_TRACEEXIT), 0);
-	orch_stop_opts_init(&opts);
+	orch_stop_opts_init(&opts, sizeof(opts));
 	opts.deadline_ms = 400;
 	int64_t before = orch_monotonic_us();
 	OK(orch_scope_stop_wait(scope, &opts, &death, e));
@@ -568,7 +568,7 @@ START_TEST(unref_kills)
 	struct deaths deaths = {0};
 	struct orch_proc_opts opts;
 	OK(orch_scope_on_death(scope, on_death, &deaths, on_deaths_destroyed, e));
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.argv = LOAD("stubborn", watched.word);
 	opts.event = on_event;
 	opts.userdata = &events;
@@ -638,7 +638,7 @@ START_TEST(rungs)
 	orch_scope *scope = NULL;
 	orch_error *error = NULL;
 	struct orch_scope_opts opts;
-	orch_scope_opts_init(&opts);
+	orch_scope_opts_init(&opts, sizeof(opts));
 	opts.least_rung = ORCH_RUNG_CGROUP_PIDNS;
 	opts.label = "rung test";
 	OK(orch_scope_new(ctx, &opts, &scope, e));

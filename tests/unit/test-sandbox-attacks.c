@@ -62,7 +62,7 @@ START_TEST(channels)
 	struct orch_sandbox_opts opts;
 	int64_t began = now_ms();
 
-	orch_sandbox_opts_init(&opts);
+	orch_sandbox_opts_init(&opts, sizeof(opts));
 	for (uint32_t root = ORCH_ROOT_EMPTY; root <= ORCH_ROOT_TOOLS; root++) {
 		opts.root = root;
 		OK(orch_sandbox_report_run(ctx, &opts, 0, &report, e));
@@ -292,7 +292,7 @@ START_TEST(limits)
 	orch_ctx *ctx = ctx_new();
 	struct orch_sandbox_opts opts;
 
-	orch_sandbox_opts_init(&opts);
+	orch_sandbox_opts_init(&opts, sizeof(opts));
 	opts.max_processes = 20;
 	opts.max_open_files = 50;
 	opts.max_file_mib = 3;
@@ -534,7 +534,7 @@ START_TEST(memory_is_refused_or_said)
 	orch_ctx *ctx = ctx_new();
 	struct orch_sandbox_opts opts;
 
-	orch_sandbox_opts_init(&opts);
+	orch_sandbox_opts_init(&opts, sizeof(opts));
 	opts.max_memory_mib = 64;
 	orch_sandbox *sandbox = sandbox_new(ctx, &opts);
 
@@ -620,7 +620,7 @@ static orch_proc *start_sleeper(orch_ctx *ctx, orch_sandbox *sandbox, const char
 	char script[160];
 
 	OK(orch_sandbox_start_wait(sandbox, 10000, e));
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	snprintf(script, sizeof(script), "trap '' TERM; setsid sleep %s & sleep %s", seconds,
 		 seconds);
 	opts.argv = SH(script);
@@ -692,7 +692,7 @@ START_TEST(forked_child)
 		struct orch_proc_opts opts;
 		int good = 0;
 
-		orch_proc_opts_init(&opts);
+		orch_proc_opts_init(&opts, sizeof(opts));
 		opts.argv = SH("exit 0");
 		good += orch_sandbox_run(sandbox, SH("exit 0"), NULL, &result, NULL) ==
 			ORCH_EFORKED;

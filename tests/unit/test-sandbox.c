@@ -31,7 +31,7 @@ START_TEST(exit_codes_pass_exactly)
 		int32_t status = -1;
 
 		snprintf(script, sizeof(script), "exit %d", code);
-		orch_proc_opts_init(&opts);
+		orch_proc_opts_init(&opts, sizeof(opts));
 		opts.argv = SH(script);
 		OK(orch_sandbox_spawn(sandbox, &opts, &proc, e));
 		OK(orch_proc_wait(proc, 10000, &status, e));
@@ -68,7 +68,7 @@ START_TEST(failures_before_the_program_are_errors)
 	REFUSED(ORCH_ENOENT, "/no/such/path", orch_sandbox_start_wait(sandbox, 1000, e));
 	struct orch_proc_opts opts;
 
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.argv = SH("exit 0");
 	REFUSED(ORCH_ESTATE, "not started", orch_sandbox_spawn(sandbox, &opts, NULL, e));
 	orch_sandbox_unref(sandbox);
@@ -85,7 +85,7 @@ START_TEST(output_input_and_their_limits)
 	struct orch_run_opts opts;
 	size_t length = 0;
 
-	orch_run_opts_init(&opts);
+	orch_run_opts_init(&opts, sizeof(opts));
 	opts.input = "one\0two";
 	opts.input_length = 7;
 	opts.output_limit = 1000;
@@ -122,7 +122,7 @@ START_TEST(timeout_is_a_result)
 	struct orch_run_opts opts;
 	int64_t began = now_ms();
 
-	orch_run_opts_init(&opts);
+	orch_run_opts_init(&opts, sizeof(opts));
 	opts.timeout_ms = 300;
 	struct outcome outcome = run_opts(
 		sandbox_new(ctx, NULL), SH("trap '' TERM; echo begun; sleep 60; echo end"), &opts);
@@ -179,7 +179,7 @@ START_TEST(what_a_program_finds)
 	orch_proc *proc = NULL;
 	int32_t status = -1;
 
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.argv = SH("test $PWD = /usr -a $EXTRA = 1 -a $HOME = /tmp -a $TMPDIR = /tmp");
 	opts.envp = ARGV("EXTRA=1", "HOME=/tmp");
 	opts.cwd = "/usr";
@@ -227,7 +227,7 @@ START_TEST(an_empty_root_is_empty)
 	orch_sandbox *sandbox = NULL;
 	orch_sandbox_result *result = NULL;
 
-	orch_sandbox_opts_init(&opts);
+	orch_sandbox_opts_init(&opts, sizeof(opts));
 	opts.root = ORCH_ROOT_EMPTY;
 	OK(orch_sandbox_new(ctx, &opts, &sandbox, e));
 	REFUSED(ORCH_ESPAWN, "/bin/sh", orch_sandbox_run(sandbox, SH("exit 0"), NULL, &result, e));
@@ -277,10 +277,10 @@ START_TEST(bad_arguments_are_named)
 	ck_assert_ptr_null(orch_sandbox_scope(sandbox));
 	orch_sandbox_unref(sandbox);
 
-	orch_sandbox_opts_init(&opts);
+	orch_sandbox_opts_init(&opts, sizeof(opts));
 	opts.root = 9;
 	REFUSED(ORCH_EINVAL, "root", orch_sandbox_new(ctx, &opts, &none, e));
-	orch_sandbox_opts_init(&opts);
+	orch_sandbox_opts_init(&opts, sizeof(opts));
 	opts.flags = 1;
 	REFUSED(ORCH_EINVAL, "flags", orch_sandbox_new(ctx, &opts, &none, e));
 	ck_assert_ptr_null(none);
@@ -358,7 +358,7 @@ START_TEST(listener_and_connect)
 	int32_t status = -1, fd = -9999;
 	char byte = 0;
 
-	orch_sandbox_opts_init(&opts);
+	orch_sandbox_opts_init(&opts, sizeof(opts));
 	opts.net = ORCH_NET_BROKER;
 	orch_sandbox *sandbox = sandbox_new(ctx, &opts);
 
@@ -367,7 +367,7 @@ START_TEST(listener_and_connect)
 
 	ck_assert_int_ge(listener, 0);
 	ck_assert(fcntl(listener, F_GETFD) & FD_CLOEXEC);
-	orch_proc_opts_init(&proc_opts);
+	orch_proc_opts_init(&proc_opts, sizeof(proc_opts));
 	/* The port is the host's: nobody inside can take it. Then a server of its own on another.
 	 */
 	proc_opts.argv =

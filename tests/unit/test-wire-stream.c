@@ -108,8 +108,8 @@ START_TEST(messages_and_their_descriptors)
 }
 END_TEST
 
-/* A socket that takes less than a frame: the rest goes later, and nothing goes twice. */
-START_TEST(queue_goes_on_within_a_frame)
+/* A socket that takes few of them: the rest goes later, and nothing goes twice. */
+START_TEST(queue_goes_on)
 {
 	make_pair();
 	int little = 1;
@@ -162,6 +162,61 @@ START_TEST(frames_in_pieces)
 				assert_numbered(&got, WIRE_STOP, 7);
 			}
 		}
+	close_pair();
+}
+END_TEST
+
+/* Half a frame, and then the rest with the next one behind it. */
+START_TEST(no_byte_of_the_next_frame)
+{
+	make_pair();
+	struct wire_packet got;
+	uint8_t frames[2 * WIRE_FRAME_SIZE];
+	size_t half = WIRE_FRAME_SIZE / 2;
+	for (uint32_t i = 0; i < 2; i++) {
+		struct wire_packet packet = numbered(WIRE_STOP, i);
+		wire_encode(&packet.message, 0, frames + i * WIRE_FRAME_SIZE);
+	}
+	ck_assert_int_eq(send(ends[0], frames, half, 0), (ssize_t)half);
+	ck_assert_int_eq(wire_receive(ends[1], &inbox, &got), -EAGAIN);
+	ck_assert_int_eq(send(ends[0], frames + half, sizeof(frames) - half, 0), (ssize_t)(sizeof(frames) - half));
+	for (uint32_t i = 0; i < 2; i++) {
+		ck_assert_int_eq(wire_receive(ends[1], &inbox, &got), 0);
+		assert_numbered(&got, WIRE_STOP, i);
+	}
+	close_pair();
+}
+END_TEST
+
+/* A frame of which a part has gone: its descriptor went with the first byte, and does not go again. */
+START_TEST(descriptors_go_once)
+{
+	make_pair();
+	struct wire_packet packet = numbered(WIRE_SCOPE_UP, 3), got;
+	uint8_t frame[WIRE_FRAME_SIZE];
+	packet.fds[packet.fd_count++] = marked(33);
+	wire_encode(&packet.message, packet.fd_count, frame);
+	struct iovec part = {.iov_base = frame, .iov_len = 100};
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	struct msghdr header = {.msg_iov = &part,
+				.msg_iovlen = 1,
+				.msg_control = control.bytes,
+				.msg_controllen = sizeof(control.bytes)};
+	*CMSG_FIRSTHDR(&header) = (struct cmsghdr){
+	    .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+	memcpy(CMSG_DATA(CMSG_FIRSTHDR(&header)), packet.fds, sizeof(int));
+	size_t sent = 100;
+	ck_assert_int_eq(sendmsg(ends[0], &header, 0), 100);
+	ck_assert_int_eq(wire_send_some(ends[0], &packet, &sent), 0);
+	ck_assert_uint_eq(sent, WIRE_FRAME_SIZE);
+	wire_packet_close(&packet);
+	ck_assert_int_eq(wire_receive(ends[1], &inbox, &got), 0);
+	ck_assert_uint_eq(got.fd_count, 1);
+	ck_assert_int_eq(lseek(got.fds[0], 0, SEEK_CUR), 33);
+	wire_packet_close(&got);
 	close_pair();
 }
 END_TEST
@@ -247,8 +302,10 @@ int main(void)
 	TCase *tests = tcase_create("wire-stream");
 	tcase_set_timeout(tests, 30);
 	tcase_add_test(tests, messages_and_their_descriptors);
-	tcase_add_test(tests, queue_goes_on_within_a_frame);
+	tcase_add_test(tests, queue_goes_on);
 	tcase_add_test(tests, frames_in_pieces);
+	tcase_add_test(tests, no_byte_of_the_next_frame);
+	tcase_add_test(tests, descriptors_go_once);
 	tcase_add_test(tests, ends_in_the_middle);
 	tcase_add_test(tests, what_is_no_frame);
 	tcase_add_test(tests, no_room_for_descriptors);

@@ -182,7 +182,7 @@ static int32_t spawn_probe(struct runner *runner, const char *name, orch_error *
 
 	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
 		return orch_fail(reterr, ORCH_ESYS, errno, "report", "no pipe can be made");
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.argv = argv;
 	opts.envp = runner->inside ? NULL : outer_environment;
 	opts.stdout_fd = ends[1];

@@ -26,9 +26,9 @@ int main(int argc, char **argv)
 	orch_error *error = NULL;
 	int32_t status = -1;
 
-	orch_ctx_opts_init(&ctx_opts);
+	orch_ctx_opts_init(&ctx_opts, sizeof(ctx_opts));
 	ctx_opts.helper_path = argc > 1 ? argv[1] : NULL;
-	orch_proc_opts_init(&opts);
+	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.argv = program;
 	if (orch_ctx_new(&ctx_opts, &ctx, &error) != 0)
 		return failed("orch_ctx_new", error);

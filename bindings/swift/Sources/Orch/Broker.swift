@@ -118,7 +118,7 @@ public actor Broker {
         handle = try await context.make(orch_broker_unref) { (ctx, made) throws(OrchError) in
             try withCMemory { memory throws(OrchError) in
                 var opts = orch_broker_opts()
-                orch_broker_opts_init(&opts)
+                orch_broker_opts_init(&opts, sizeOf(orch_broker_opts.self))
                 opts.journal = journal?.handle.pointer
                 opts.journal_path = try memory.string(journalPath)
                 opts.connect_timeout_ms = options.connectTimeoutMs
@@ -136,7 +136,7 @@ public actor Broker {
     public func setUpstream(_ operation: String, _ upstream: Upstream) throws(OrchError) {
         try withCMemory { memory throws(OrchError) in
             var opts = orch_upstream_opts()
-            orch_upstream_opts_init(&opts)
+            orch_upstream_opts_init(&opts, sizeOf(orch_upstream_opts.self))
             opts.base_url = try memory.string(upstream.baseUrl)
             opts.credential = upstream.credential.rawValue
             opts.secret = try memory.string(upstream.secret)

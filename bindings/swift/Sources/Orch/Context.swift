@@ -43,7 +43,7 @@ public actor Context {
         var ctx: OpaquePointer?
         try withCMemory { memory throws(OrchError) in
             var opts = orch_ctx_opts()
-            orch_ctx_opts_init(&opts)
+            orch_ctx_opts_init(&opts, sizeOf(orch_ctx_opts.self))
             opts.helper_path = try memory.string(options.helperPath)
             opts.log_level = options.logLevel.rawValue
             if let log = options.log {

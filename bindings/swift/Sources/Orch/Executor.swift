@@ -58,7 +58,7 @@ public actor Executor {
         handle = try await context.make(orch_executor_unref) { (ctx, made) throws(OrchError) in
             try withCMemory { memory throws(OrchError) in
                 var opts = orch_executor_opts()
-                orch_executor_opts_init(&opts)
+                orch_executor_opts_init(&opts, sizeOf(orch_executor_opts.self))
                 switch program {
                 case .mini(let api, let model, let path):
                     opts.kind = ORCH_EXECUTOR_MINI
@@ -114,7 +114,7 @@ public actor Executor {
         return try withCMemory { memory throws(OrchError) in
             let watch = JobWatch()
             var opts = orch_job_opts()
-            orch_job_opts_init(&opts)
+            orch_job_opts_init(&opts, sizeOf(orch_job_opts.self))
             opts.packet = try memory.string(packet)
             opts.timeout_ms = timeoutMs
             opts.stall_ms = stallMs

@@ -87,7 +87,7 @@ public actor Journal {
         handle = try await home.make(orch_journal_unref) { (_, made) throws(OrchError) in
             try withCMemory { memory throws(OrchError) in
                 var opts = orch_journal_opts()
-                orch_journal_opts_init(&opts)
+                orch_journal_opts_init(&opts, sizeOf(orch_journal_opts.self))
                 opts.flags = options.readOnly ? ORCH_JOURNAL_READ_ONLY : 0
                 opts.path = try memory.string(path)
                 opts.anchor_path = try memory.string(options.anchorPath)
@@ -117,7 +117,7 @@ public actor Journal {
     public func begin(_ intent: Intent) throws(OrchError) -> (begin: Begin, action: Action) {
         try withCMemory { memory throws(OrchError) in
             var opts = orch_action_opts()
-            orch_action_opts_init(&opts)
+            orch_action_opts_init(&opts, sizeOf(orch_action_opts.self))
             opts.kind = try memory.string(intent.kind)
             opts.key = try memory.string(intent.key)
             opts.policy = intent.policy?.rawValue ?? 0

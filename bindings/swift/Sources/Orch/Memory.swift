@@ -130,3 +130,6 @@ public protocol OrchConstant: RawRepresentable, Hashable, Sendable where RawValu
 extension OrchConstant {
     init(_ value: UInt32) { self.init(rawValue: value) }
 }
+
+/// What C's sizeof says of a structure of the interface.
+func sizeOf<Struct>(_ type: Struct.Type) -> UInt32 { UInt32(MemoryLayout<Struct>.size) }

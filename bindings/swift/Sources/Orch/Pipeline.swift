@@ -108,7 +108,7 @@ public actor Pipeline {
         handle = try await context.make(orch_pipeline_unref) { (ctx, made) throws(OrchError) in
             try withCMemory { memory throws(OrchError) in
                 var opts = orch_pipeline_opts()
-                orch_pipeline_opts_init(&opts)
+                orch_pipeline_opts_init(&opts, sizeOf(orch_pipeline_opts.self))
                 opts.flags =
                     (options.resume ? ORCH_PIPELINE_RESUME : 0)
                     | (options.noReview ? ORCH_PIPELINE_NO_REVIEW : 0)

@@ -27,7 +27,7 @@ public struct Grant: Sendable {
     }
 
     func fill(_ opts: inout orch_grant_opts, _ memory: CMemory) throws(OrchError) {
-        orch_grant_opts_init(&opts)
+        orch_grant_opts_init(&opts, sizeOf(orch_grant_opts.self))
         opts.flags = deny ? ORCH_GRANT_DENY : 0
         opts.operation = try memory.string(operation)
         opts.url = try memory.string(url)
@@ -108,7 +108,7 @@ extension Broker {
     fileprivate func principal(_ name: String, _ options: Principal.Options) throws(OrchError) -> Handle {
         try withCMemory { memory throws(OrchError) in
             var opts = orch_principal_opts()
-            orch_principal_opts_init(&opts)
+            orch_principal_opts_init(&opts, sizeOf(orch_principal_opts.self))
             opts.name = try memory.string(name)
             opts.generation = options.generation
             opts.max_requests = options.budget.requests

@@ -57,7 +57,7 @@ public actor Proc {
         var proc: OpaquePointer?
         try withCMemory { memory throws(OrchError) in
             var opts = orch_proc_opts()
-            orch_proc_opts_init(&opts)
+            orch_proc_opts_init(&opts, sizeOf(orch_proc_opts.self))
             opts.flags = options.leader ? ORCH_PROC_LEADER : 0
             opts.argv = try memory.strings(argv)
             opts.envp = try memory.strings(options.environment?.map { "\($0.key)=\($0.value)" })

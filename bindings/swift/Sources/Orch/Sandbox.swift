@@ -76,7 +76,7 @@ public actor Sandbox {
         }
 
         func fill(_ opts: inout orch_sandbox_opts, _ memory: CMemory) throws(OrchError) {
-            orch_sandbox_opts_init(&opts)
+            orch_sandbox_opts_init(&opts, sizeOf(orch_sandbox_opts.self))
             opts.label = try memory.string(label)
             opts.root = root?.rawValue ?? 0
             opts.net = net?.rawValue ?? 0

@@ -52,7 +52,7 @@ extension Sandbox {
         -> SandboxResult
     {
         var defaults = orch_run_opts()
-        orch_run_opts_init(&defaults)
+        orch_run_opts_init(&defaults, sizeOf(orch_run_opts.self))
         let limit = options.outputLimit == 0 ? defaults.output_limit : options.outputLimit
         let timeoutMs = options.timeoutMs == 0 ? defaults.timeout_ms : options.timeoutMs
 

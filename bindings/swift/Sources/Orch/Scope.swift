@@ -52,7 +52,7 @@ public actor Scope {
         handle = try await context.make(orch_scope_unref) { (ctx, made) throws(OrchError) in
             try withCMemory { memory throws(OrchError) in
                 var opts = orch_scope_opts()
-                orch_scope_opts_init(&opts)
+                orch_scope_opts_init(&opts, sizeOf(orch_scope_opts.self))
                 opts.label = try memory.string(options.label)
                 opts.least_rung = options.leastRung?.rawValue ?? 0
                 opts.setup_timeout_ms = options.setupTimeoutMs
@@ -127,7 +127,7 @@ public actor Scope {
         let promise = Promise<Death>()
         try check {
             var opts = orch_stop_opts()
-            orch_stop_opts_init(&opts)
+            orch_stop_opts_init(&opts, sizeOf(orch_stop_opts.self))
             opts.grace_ms = graceMs
             opts.deadline_ms = deadlineMs
             return orch_scope_stop(
