@@ -27,6 +27,12 @@ struct orch_executor {
  * left to the sandbox's end. Nothing happens to a job that has ended.
  */
 void executor_abandon(orch_job *job);
+/*
+ * For lib/pipeline: orch_executor_run() with a job that is borrowed, until `done` or executor_abandon(). So a host's executor
+ * that drops what it was given is noticed: nobody else holds it.
+ */
+int32_t executor_run(orch_executor *executor, orch_sandbox *sandbox, const struct orch_job_opts *opts, orch_job **ret_job,
+		     orch_error **reterr);
 
 /* --- command.c: what is run inside ------------------------------------------------------------ */
 

@@ -585,8 +585,8 @@ static int32_t start(orch_job *job, orch_error **reterr)
 	return start_program(job, reterr);
 }
 
-int32_t orch_executor_run(orch_executor *executor, orch_sandbox *sandbox, const struct orch_job_opts *opts,
-			  orch_job **ret_job, orch_error **reterr)
+int32_t executor_run(orch_executor *executor, orch_sandbox *sandbox, const struct orch_job_opts *opts, orch_job **ret_job,
+		     orch_error **reterr)
 {
 	struct orch_job_opts known;
 	orch_job *job;
@@ -614,7 +614,17 @@ int32_t orch_executor_run(orch_executor *executor, orch_sandbox *sandbox, const 
 		drop_reference(job);
 		return code;
 	}
-	if (ret_job != NULL)
-		*ret_job = orch_job_ref(job);
+	*ret_job = job;
 	return 0;
+}
+
+int32_t orch_executor_run(orch_executor *executor, orch_sandbox *sandbox, const struct orch_job_opts *opts,
+			  orch_job **ret_job, orch_error **reterr)
+{
+	orch_job *job;
+	int32_t code = executor_run(executor, sandbox, opts, &job, reterr);
+
+	if (code == 0 && ret_job != NULL)
+		*ret_job = orch_job_ref(job);
+	return code;
 }

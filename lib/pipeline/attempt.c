@@ -34,7 +34,7 @@ struct attempt {
 	orch_executor *executor;
 	orch_sandbox *sandbox;
 	orch_principal *principal;
-	orch_job *job;
+	orch_job *job; /* borrowed until it is done */
 	orch_source *timer;
 	int events_fd;
 	size_t events_bytes;
@@ -87,7 +87,7 @@ static void attempt_release(struct attempt *attempt)
 	attempt->pipeline = NULL;
 	attempt->timer = orch_source_remove(attempt->timer);
 	executor_abandon(attempt->job);
-	attempt->job = orch_job_unref(attempt->job);
+	attempt->job = NULL;
 	attempt->principal = orch_principal_unref(attempt->principal);
 	attempt->sandbox = orch_sandbox_unref(attempt->sandbox);
 	attempt->executor = orch_executor_unref(attempt->executor);
@@ -492,6 +492,7 @@ static void on_job_done(void *userdata, orch_job *job, uint32_t end, int32_t sta
 {
 	struct attempt *attempt = userdata;
 	(void)job;
+	attempt->job = NULL;
 	if (!attempt->pipeline || attempt->phase != PHASE_RUNNING)
 		return;
 	const char *word = job_end_name(end);
@@ -562,7 +563,7 @@ static int32_t run_job(struct attempt *attempt, orch_error **reterr)
 	job.done = on_job_done;
 	job.userdata = attempt_ref(attempt);
 	job.destroy = attempt_unref;
-	return orch_executor_run(attempt->executor, attempt->sandbox, &job, &attempt->job, reterr);
+	return executor_run(attempt->executor, attempt->sandbox, &job, &attempt->job, reterr);
 }
 
 static void task_is_running(struct attempt *attempt)

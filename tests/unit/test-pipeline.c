@@ -243,6 +243,26 @@ static void never_finish(struct host *host, orch_job *job, const char *place)
 		OK(orch_job_finish(job, 0, "", e));
 }
 
+/* The host lets go of a job later: it must not be waited for until its time is over. */
+START_TEST(a_dropped_job_is_a_failed_attempt)
+{
+	struct host host;
+	host_init(&host, NULL);
+	host.on_job = never_finish;
+	host_open(&host);
+	OK(orch_pipeline_start(host.pipeline, e));
+	while (!waiting)
+		orch_ctx_run(host.ctx, 20, NULL);
+	waiting = orch_job_unref(waiting);
+	host.on_job = NULL;
+	uint32_t state = 0;
+	OK(orch_pipeline_run(host.pipeline, 60000, &state, e));
+	ck_assert_uint_eq(state, ORCH_RUN_DELIVERED);
+	ck_assert_ptr_nonnull(json_object_get(host.packets, "executor-execute-T1.2"));
+	host_end(&host);
+}
+END_TEST
+
 START_TEST(runs_out_of_time)
 {
 	struct host host;
@@ -440,6 +460,7 @@ static Suite *suite(void)
 	add(all, "never_decides_about_money", never_decides_about_money, 1);
 	add(all, "keeps_early_answers", keeps_early_answers, 1);
 	add(all, "stops", stops, 1);
+	add(all, "a_dropped_job_is_a_failed_attempt", a_dropped_job_is_a_failed_attempt, 1);
 	add(all, "runs_out_of_time", runs_out_of_time, 1);
 	add(all, "is_dropped_at_any_moment", is_dropped_at_any_moment, 1);
 	add(all, "refuses_bad_input", refuses_bad_input, 1);
