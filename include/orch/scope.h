@@ -19,7 +19,11 @@ typedef struct orch_proc orch_proc;
 typedef struct orch_death orch_death;
 
 /* The ladder, best last. A scope never gets a lower rung than orch_scope_opts.least_rung. */
-#define ORCH_RUNG_SUBREAPER 1u     /* best effort; not built in 0.1 */
+/*
+ * Best effort, and never proof. macOS: what descends from the scope's programs, found in lists of all processes;
+ * no init and no PID namespace. Not built on Linux in 0.1.
+ */
+#define ORCH_RUNG_SUBREAPER 1u
 #define ORCH_RUNG_CGROUP 2u        /* cgroup v2 leaf alone; not built in 0.1 */
 #define ORCH_RUNG_PIDNS 3u         /* PID namespace with our init */
 #define ORCH_RUNG_CGROUP_PIDNS 4u  /* the same inside a cgroup v2 leaf of ours */
@@ -53,8 +57,9 @@ ORCH_API orch_scope *orch_scope_unref(orch_scope *scope);
 /*
  * Waits until the scope's namespace stands.
  *
- * ORCH_EUNENFORCEABLE: the host can not give least_rung (the message names cause and remedy);
- * ORCH_ETIMEDOUT; ORCH_EHELPER; ORCH_EDEADLK; ORCH_ESYS with orch_error_step(). Since 0.1.
+ * ORCH_EUNENFORCEABLE: the host can not give least_rung (the message names cause and remedy); ORCH_ETIMEDOUT:
+ * `timeout_ms` is over, or, with orch_error_step() "setup", setup_timeout_ms; ORCH_ECANCELED: it was stopped
+ * before it stood; ORCH_EHELPER; ORCH_EDEADLK; ORCH_ESYS with orch_error_step(). Since 0.1.
  */
 ORCH_API int32_t orch_scope_start_wait(orch_scope *scope, int64_t timeout_ms, orch_error **reterr);
 
@@ -108,7 +113,7 @@ ORCH_API int32_t orch_scope_spawn(orch_scope *scope, const struct orch_proc_opts
 				  orch_proc **ret_proc, orch_error **reterr);
 ORCH_API orch_proc *orch_proc_ref(orch_proc *proc);
 ORCH_API orch_proc *orch_proc_unref(orch_proc *proc);
-/* Pid inside the scope's PID namespace, or 0. Since 0.1. */
+/* Pid inside the scope's PID namespace (macOS: the host's), or 0. Since 0.1. */
 ORCH_API int32_t orch_proc_pid(const orch_proc *proc);
 /* 0..255, or -1: has not exited, did not start, or was ended by a signal. Since 0.1. */
 ORCH_API int32_t orch_proc_exit_code(const orch_proc *proc);
@@ -128,7 +133,7 @@ ORCH_API int32_t orch_proc_signal(orch_proc *proc, int32_t signal, orch_error **
  * one; may be NULL.
  *
  * ORCH_ETIMEDOUT; ORCH_EDEADLK; ORCH_ESPAWN: it could not be started (message and errno say why);
- * ORCH_EHELPER: the helper died. Since 0.1.
+ * ORCH_ECANCELED: its scope was stopped before it was started; ORCH_EHELPER: the helper died. Since 0.1.
  */
 ORCH_API int32_t orch_proc_wait(orch_proc *proc, int64_t timeout_ms, int32_t *ret_status,
 				orch_error **reterr);
@@ -191,7 +196,11 @@ ORCH_API int64_t orch_death_requested_at_ms(const orch_death *death);
 /* From the request to the last death, and to its confirmation, in microseconds. Since 0.1. */
 ORCH_API int64_t orch_death_last_death_us(const orch_death *death);
 ORCH_API int64_t orch_death_confirmed_us(const orch_death *death);
-/* Survivors by number, 0 .. count-1; ORCH_EINVAL past the end. Outputs may be NULL. Since 0.1. */
+/*
+ * Survivors by number, 0 .. count-1; ORCH_EINVAL past the end. Outputs may be NULL. Start times are clock ticks
+ * since the boot (proc(5)), the last text is where it waits in the kernel; macOS: microseconds since 1970, the
+ * process's name. Since 0.1.
+ */
 ORCH_API uint32_t orch_death_survivor_count(const orch_death *death);
 ORCH_API int32_t orch_death_survivor(const orch_death *death, uint32_t index, int32_t *ret_pid,
 				     uint64_t *ret_start_time_ticks, const char **ret_state,
