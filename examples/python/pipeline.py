@@ -139,7 +139,7 @@ def main() -> int:
         print(f"pipeline.py: all that ran is ended; go on with --resume --state {state}", file=sys.stderr)
         return 130
     except orch.Error as error:
-        print(f"pipeline.py: {error} [{error.name}]", file=sys.stderr)
+        print(f"pipeline.py: {error}", file=sys.stderr)
         return EXITS.get(error.name[5:], 1)
     if end == orch.RunState.PARTIAL and "upstream_unreachable" in reasons[-1]:
         return 6

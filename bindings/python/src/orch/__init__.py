@@ -26,15 +26,15 @@ from .context import Context
 from .death import Death, Survivor
 from .executor import Executor, Job, JobLine, JobResult
 from .journal import Action, Begun, Journal, ProbeReply, Recovery, RecoveryRow
-from .pipeline import Pipeline
+from .pipeline import Event, Pipeline
 from .report import ReportRow, SandboxReport
 from .sandbox import Sandbox, SandboxResult
 from .scope import Proc, Scope
 
 __all__ = [
     "Access", "Action", "ActionState", "Api", "BROKER_PORT", "Begin", "Begun", "Broker", "Canceled", "Channel",
-    "ClosedError", "Code", "Completion", "Context", "Credential", "Deadlock", "Death", "Error", "Executor",
-    "ExecutorKind", "Forked", "Handle", "Job", "JobEnd", "JobEvent", "JobLine", "JobResult", "Journal",
+    "ClosedError", "Code", "Completion", "Context", "Credential", "Deadlock", "Death", "Error", "Event",
+    "Executor", "ExecutorKind", "Forked", "Handle", "Job", "JobEnd", "JobEvent", "JobLine", "JobResult", "Journal",
     "LibraryError", "Locked", "LogLevel", "NeedsHuman", "Net", "Operation", "OperationEvent", "Outcome", "Overlay",
     "Pipeline", "Policy", "Principal", "Probe", "ProbeReply", "Proc", "ProcEvent", "Protect", "Recovery",
     "RecoveryRow", "ReportRow", "Revoked", "Role", "Root", "RunState", "Rung", "Sandbox", "SandboxReport",
