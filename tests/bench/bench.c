@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * orch-bench WHAT [--json] [--dir DIR] [--seconds N] [--pairs N] [--actions N]
+ *
+ * Exit code 0: measured, whether or not a goal holds. 1: could not be measured. 2: usage.
+ */
+#include <ftw.h>
+#include <getopt.h>
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+static const struct {
+	const char *name, *text;
+	int (*run)(const struct bench_options *options, struct bench_report *report);
+} whats[] = {
+	{"journal", "durable actions, recovery after a kill", bench_journal},
+};
+
+static volatile sig_atomic_t stopped;
+
+static void on_signal(int number)
+{
+	(void)number;
+	stopped = 1;
+}
+
+bool bench_stopped(void)
+{
+	return stopped;
+}
+
+static double clock_now(clockid_t clock)
+{
+	struct timespec now;
+	clock_gettime(clock, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+double bench_now(void)
+{
+	return clock_now(CLOCK_MONOTONIC);
+}
+
+double bench_cpu_now(void)
+{
+	return clock_now(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+int bench_fail(const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	fputs("orch-bench: ", stderr);
+	vfprintf(stderr, format, arguments);
+	fputc('\n', stderr);
+	va_end(arguments);
+	return -1;
+}
+
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk)
+{
+	(void)status;
+	(void)type;
+	(void)walk;
+	return remove(path);
+}
+
+void bench_remove_folder(const char *path)
+{
+	nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static int usage(FILE *to)
+{
+	fputs("usage: orch-bench WHAT [--json] [--dir DIR] [--seconds N] [--pairs N]"
+	      " [--actions N]\n"
+	      "  --dir DIR     where the files are made (TMPDIR, or /tmp)\n"
+	      "  --seconds N   for the turns of all sides together (30)\n"
+	      "  --pairs N     turns of each side, at least 1 (7)\n"
+	      "  --actions N   journal: how many recovery finds, at least 10 (100000)\n"
+	      "WHAT:\n",
+	      to);
+	for (size_t i = 0; i < sizeof(whats) / sizeof(whats[0]); i++)
+		fprintf(to, "  %-12s  %s\n", whats[i].name, whats[i].text);
+	return to == stdout ? 0 : 2;
+}
+
+/* The whole text is a number from `low` to `high`. */
+static bool number(const char *text, double low, double high, double *ret_number)
+{
+	char *end;
+	double found = strtod(text, &end);
+	if (end == text || *end || !(found >= low && found <= high)) {
+		bench_fail("\"%s\" is not a number from %.15g to %.15g", text, low, high);
+		return false;
+	}
+	*ret_number = found;
+	return true;
+}
+
+static bool whole_number(const char *text, double low, double high, double *ret_number)
+{
+	if (!number(text, low, high, ret_number))
+		return false;
+	if (*ret_number == floor(*ret_number))
+		return true;
+	bench_fail("\"%s\" is not a whole number", text);
+	return false;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option known[] = {
+		{"json", no_argument, NULL, 'j'},	 {"dir", required_argument, NULL, 'd'},
+		{"seconds", required_argument, NULL, 's'}, {"pairs", required_argument, NULL, 'p'},
+		{"actions", required_argument, NULL, 'a'}, {"help", no_argument, NULL, 'h'},
+		{0}};
+	if (argc > 1 && strncmp(argv[1], "worker-", 7) == 0)
+		return bench_journal_worker(argc - 1, argv + 1);
+
+	const char *dir = getenv("TMPDIR");
+	struct bench_options options = {.dir = dir && *dir ? dir : "/tmp",
+					.seconds = 30,
+					.pairs = 7,
+					.actions = 100000};
+	double given;
+	int option;
+	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+		bool good = true;
+		switch (option) {
+		case 'j':
+			options.json = true;
+			break;
+		case 'd':
+			options.dir = optarg;
+			break;
+		case 's':
+			good = number(optarg, 0.1, 86400, &options.seconds);
+			break;
+		case 'p':
+			good = whole_number(optarg, 1, BENCH_MAX_PAIRS, &given);
+			options.pairs = good ? (unsigned)given : 0;
+			break;
+		case 'a':
+			good = whole_number(optarg, 10, 1e8, &given);
+			options.actions = good ? (uint64_t)given : 0;
+			break;
+		case 'h':
+			return usage(stdout);
+		default:
+			return usage(stderr);
+		}
+		if (!good)
+			return 2;
+	}
+	if (optind != argc - 1)
+		return usage(stderr);
+
+	struct sigaction action = {.sa_handler = on_signal};
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	for (size_t i = 0; i < sizeof(whats) / sizeof(whats[0]); i++) {
+		if (strcmp(whats[i].name, argv[optind]) != 0)
+			continue;
+		struct bench_report report = {.what = whats[i].name};
+		if (whats[i].run(&options, &report) < 0)
+			return 1;
+		bench_print(&report, &options);
+		return fflush(stdout) == 0 && !ferror(stdout) ? 0 : 1;
+	}
+	bench_fail("there is no \"%s\" to measure", argv[optind]);
+	return usage(stderr);
+}
