@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a coordinator waits for after a kill: a process fills a journal, leaves 100 actions open and is
- * killed; another one opens it and recovers. In turns with a journal of a tenth of the actions.
+ * What a coordinator waits for after a kill: a process fills a journal, leaves 100 actions open
+ * and is killed; another one opens it and recovers. In turns with a journal of a tenth of the
+ * actions.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -17,7 +18,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench.h"
 #include "bench-journal.h"
 
 #define OPEN_ACTIONS 100u
@@ -35,8 +35,8 @@ static int add_action(orch_journal *journal, const char *tag, uint64_t number, u
 }
 
 /*
- * worker-fill PATH COUNT TAG: COUNT actions to their end and 100 left open, then waits to be killed.
- * Nothing is synced: what a kill leaves is in the kernel, synced or not.
+ * worker-fill PATH COUNT TAG: COUNT actions to their end and 100 left open, then waits to be
+ * killed. Nothing is synced: what a kill leaves is in the kernel, synced or not.
  */
 static int fill(const char *path, uint64_t count, const char *tag)
 {

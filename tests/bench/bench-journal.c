@@ -1,48 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The journal's transitions against raw SQLite (one row per commit, same settings) and against what the
- * disk can do at all (a block appended and synced), in turns.
+ * The journal's transitions against raw SQLite (one row per commit, same settings) and against
+ * what the disk can do at all (a block appended and synced), in turns.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
-#include <sqlite3.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "bench.h"
 #include "bench-journal.h"
 
-#define PAYLOAD 128u /* bytes of each request and of each result */
 #define BLOCK 4096u
-#define TURN_S 0.05
+#define TURN_S 0.2
 
-struct side {
-	/* At least one, then until `until`; how many were durable. */
-	int (*turn)(struct side *side, double until, uint64_t *ret_count);
-	struct bench_series series, cpu_us;
-	/* What this pair has so far. */
-	uint64_t count, syncs;
-	double seconds, cpu_seconds, sync_seconds;
+#ifdef BENCH_MANY
+#define TURN_CALLBACKS turn_callbacks
+#define TURN_THREADS turn_threads
+#else
+#define TURN_CALLBACKS NULL
+#define TURN_THREADS NULL
+#endif
 
-	orch_journal *journal; /* of journals */
-	const char *tag;       /* begins its keys: unique in the journal */
-	unsigned in_flight;
-	atomic_ullong next;
-
-	sqlite3 *db; /* of raw SQLite */
-	sqlite3_stmt *insert;
-	uint64_t rows;
-
-	int fd; /* of the disk */
-};
-
-enum { JOURNAL, ANCHORED, RAW, DISK, MANY_16, MANY_256, SIDES };
+enum { JOURNAL, ANCHORED, RAW, DISK, LOOP_16, LOOP_256, THREADS_16, THREADS_256, SIDES };
 
 /* --- journals --- */
 
@@ -90,10 +73,15 @@ int journal_action(orch_journal *journal, const char *key, uint32_t state)
 	return known ? bench_fail("%s was begun before", key) : 0;
 }
 
-static int one_action(struct side *side)
+void next_key(struct side *side, char *key, size_t size)
+{
+	snprintf(key, size, "%s-%llu", side->tag, atomic_fetch_add(&side->next, 1));
+}
+
+int one_action(struct side *side)
 {
 	char key[64];
-	snprintf(key, sizeof(key), "%s-%llu", side->tag, atomic_fetch_add(&side->next, 1));
+	next_key(side, key, sizeof(key));
 	return journal_action(side->journal, key, ORCH_ACTION_CONFIRMED);
 }
 
@@ -107,50 +95,6 @@ static int turn_journal(struct side *side, double until, uint64_t *ret_count)
 	*ret_count = orch_journal_sequence(side->journal) - before;
 	return 0;
 }
-
-#ifdef BENCH_MANY
-/* A thread for each action in flight, which waits for each of its records. */
-struct flight {
-	struct side *side;
-	double until;
-	int result;
-};
-
-static void *fly(void *userdata)
-{
-	struct flight *flight = userdata;
-	do {
-		flight->result = one_action(flight->side);
-	} while (flight->result == 0 && bench_now() < flight->until && !bench_stopped());
-	return NULL;
-}
-
-static int turn_many(struct side *side, double until, uint64_t *ret_count)
-{
-	struct flight *flights = calloc(side->in_flight, sizeof(*flights));
-	pthread_t *threads = calloc(side->in_flight, sizeof(*threads));
-	unsigned started = 0;
-	int r = flights && threads ? 0 : bench_fail("out of memory");
-	uint64_t before = orch_journal_sequence(side->journal);
-	while (r == 0 && started < side->in_flight) {
-		flights[started] = (struct flight){.side = side, .until = until};
-		int os_errno = pthread_create(&threads[started], NULL, fly, &flights[started]);
-		if (os_errno)
-			r = bench_fail("thread %u: %s", started, strerror(os_errno));
-		else
-			started++;
-	}
-	for (unsigned i = 0; i < started; i++) {
-		pthread_join(threads[i], NULL);
-		if (flights[i].result < 0)
-			r = -1;
-	}
-	*ret_count = orch_journal_sequence(side->journal) - before;
-	free(flights);
-	free(threads);
-	return r;
-}
-#endif
 
 /* --- raw SQLite --- */
 
@@ -335,6 +279,20 @@ static int take_turns(struct side *sides, unsigned count, const struct bench_opt
 	return 0;
 }
 
+static void report_many(const struct side *side, const struct bench_series *alone,
+			struct bench_report *report)
+{
+	struct bench_result *result;
+	if (side->turn)
+		result = bench_add(report, side->tag, "transitions/s", &side->series,
+				   "with 1 in flight", alone);
+	else
+		result = bench_add_missing(report, side->tag, "transitions/s",
+					   "not built: this liborch takes one transition at a time");
+	if (side->in_flight == 256)
+		bench_goal(result, BENCH_GOAL_RATIO_AT_LEAST, 20);
+}
+
 static void report_turns(const struct side *sides, struct bench_report *report)
 {
 	const struct bench_series *journal = &sides[JOURNAL].series, *raw = &sides[RAW].series;
@@ -356,17 +314,8 @@ static void report_turns(const struct side *sides, struct bench_report *report)
 		  "for a commit of raw SQLite", &sides[RAW].cpu_us);
 	bench_add(report, "transitions-1-anchor", "transitions/s", &sides[ANCHORED].series,
 		  "without an anchor", journal);
-#ifdef BENCH_MANY
-	bench_add(report, "transitions-16", "transitions/s", &sides[MANY_16].series,
-		  "with 1 in flight", journal);
-	result = bench_add(report, "transitions-256", "transitions/s", &sides[MANY_256].series,
-			   "with 1 in flight", journal);
-#else
-	static const char why[] = "not built: this liborch takes one transition at a time";
-	bench_add_missing(report, "transitions-16", "transitions/s", why);
-	result = bench_add_missing(report, "transitions-256", "transitions/s", why);
-#endif
-	bench_goal(result, BENCH_GOAL_RATIO_AT_LEAST, 20);
+	for (unsigned i = LOOP_16; i <= THREADS_256; i++)
+		report_many(&sides[i], journal, report);
 	bench_add(report, "sqlite-commits", "commits/s", raw, "syncs/s of the disk", disk);
 	bench_add(report, "disk-syncs", "syncs/s", disk, NULL, NULL);
 }
@@ -387,7 +336,7 @@ static int open_sides(struct side *sides, const char *folder)
 	    journal_open(one, NULL, &sides[JOURNAL].journal) < 0 ||
 	    journal_open(anchored, anchor, &sides[ANCHORED].journal) < 0)
 		return -1;
-	for (unsigned i = MANY_16; i < SIDES; i++)
+	for (unsigned i = LOOP_16; i <= THREADS_256; i++)
 		sides[i].journal = orch_journal_ref(sides[JOURNAL].journal);
 	sides[DISK].fd = open(blocks, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	return sides[DISK].fd < 0 ? bench_fail("%s: %s", blocks, strerror(errno)) : 0;
@@ -413,6 +362,7 @@ static int check_sides(struct side *sides)
 static void close_sides(struct side *sides)
 {
 	for (unsigned i = 0; i < SIDES; i++) {
+		orch_ctx_unref(sides[i].ctx);
 		orch_journal_unref(sides[i].journal);
 		sqlite3_finalize(sides[i].insert);
 		sqlite3_close(sides[i].db);
@@ -429,10 +379,10 @@ static int measure(const struct bench_options *options, const char *folder,
 		[ANCHORED] = {.turn = turn_journal, .tag = "anchored", .in_flight = 1},
 		[RAW] = {.turn = turn_raw, .in_flight = 1},
 		[DISK] = {.turn = turn_disk, .in_flight = 1},
-#ifdef BENCH_MANY
-		[MANY_16] = {.turn = turn_many, .tag = "many", .in_flight = 16},
-		[MANY_256] = {.turn = turn_many, .tag = "most", .in_flight = 256},
-#endif
+		[LOOP_16] = {.turn = TURN_CALLBACKS, .tag = "transitions-16", .in_flight = 16},
+		[LOOP_256] = {.turn = TURN_CALLBACKS, .tag = "transitions-256", .in_flight = 256},
+		[THREADS_16] = {.turn = TURN_THREADS, .tag = "threads-16", .in_flight = 16},
+		[THREADS_256] = {.turn = TURN_THREADS, .tag = "threads-256", .in_flight = 256},
 	};
 	unsigned count = 0;
 	for (unsigned i = 0; i < SIDES; i++) {

@@ -6,8 +6,9 @@
 #include "bench.h"
 
 /*
- * The program's own fsync() and fdatasync() come before the C library's, also for the libraries that it
- * is linked with. So every sync of SQLite and of liborch is counted and timed without touching either.
+ * The program's own fsync() and fdatasync() come before the C library's, also for the libraries
+ * that it is linked with. So every sync of SQLite and of liborch is counted and timed without
+ * touching either.
  */
 
 static atomic_ullong count, total_ns;

@@ -3,8 +3,9 @@
 #define BENCH_H
 
 /*
- * orch-bench: what something costs here, beside a peer that is measured in the same run, turn by turn
- * (A B A B ...), so that what else the machine does falls on both. One file per thing that is measured.
+ * orch-bench: what something costs here, beside a peer that is measured in the same run, turn by
+ * turn (A B A B ...), so that what else the machine does falls on both. One file per thing that
+ * is measured.
  */
 
 #include <stdbool.h>
