@@ -57,7 +57,7 @@ static bool line_parse(const char *line, struct anchor_point *point)
 int32_t anchor_read(const char *path, bool *ret_found, struct anchor_point *ret_point,
 		    orch_error **reterr)
 {
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0 && errno == ENOENT) {
 		*ret_found = false;
 		return 0;

@@ -149,7 +149,8 @@ int32_t lock_take(struct lock *lock, const char *path, bool shared, orch_error *
 	/* Somebody may remove the file between open and lock: then the lock is one on nothing. */
 	for (int tries = 0; tries < 10; tries++) {
 		int flags =
-			O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | (shared ? O_RDONLY : O_RDWR | O_CREAT);
+			O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK |
+			(shared ? O_RDONLY : O_RDWR | O_CREAT);
 		lock->fd = fd_above_stdio(open(path, flags, 0600));
 		if (lock->fd < 0 && shared && errno == ENOENT)
 			return 0;

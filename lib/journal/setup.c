@@ -49,7 +49,7 @@ static int32_t newer_schema(const char *path, int64_t schema, orch_error **reter
 
 int32_t store_check_file(const char *path, orch_error **reterr)
 {
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY);
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0)
 		return orch_fail(reterr, journal_code(errno), errno, NULL, "cannot open %s", path);
 	struct stat status;
