@@ -97,7 +97,8 @@ struct orch_job_opts {
 ORCH_API void orch_job_opts_init(struct orch_job_opts *opts, uint32_t size);
 /*
  * Runs one attempt in the (started) sandbox. The sandbox is not stopped by it: that is the caller's, and
- * gives the certificate. ORCH_EINVAL, ORCH_ESTATE: sandbox not started, ORCH_ENOMEM. Since 0.1.
+ * gives the certificate. Keep the sandbox until the job is done: the job does not, and ends as ORCH_JOB_FAILED when
+ * the last handle of it is dropped. The executor may be dropped. ORCH_EINVAL, ORCH_ESTATE: sandbox not started, ORCH_ENOMEM. Since 0.1.
  */
 ORCH_API int32_t orch_executor_run(orch_executor *executor, orch_sandbox *sandbox,
 				   const struct orch_job_opts *opts, orch_job **ret_job,
@@ -105,7 +106,7 @@ ORCH_API int32_t orch_executor_run(orch_executor *executor, orch_sandbox *sandbo
 ORCH_API orch_job *orch_job_ref(orch_job *job);
 ORCH_API orch_job *orch_job_unref(orch_job *job);
 ORCH_API const char *orch_job_packet(const orch_job *job);
-/* Borrowed; for a host's executor to run things where they belong. Since 0.1. */
+/* Borrowed, for a host's executor to run things where they belong; NULL once the job is over. Since 0.1. */
 ORCH_API orch_sandbox *orch_job_sandbox(orch_job *job);
 /* Host path of the workspace. Since 0.1. */
 ORCH_API const char *orch_job_workspace(const orch_job *job);

@@ -127,6 +127,17 @@ char *orch_place_own_dir(void);
 int32_t orch_ctx_check(orch_ctx *ctx, orch_error **reterr);
 bool orch_ctx_forked(const orch_ctx *ctx);
 const char *orch_ctx_helper_path(const orch_ctx *ctx); /* the option, or NULL */
+/*
+ * For what lives in a context without a handle that anybody holds: `end` is called when the context goes, before
+ * its helper and its loop, and takes it off by itself. Only in the thread of the loop.
+ */
+struct orch_ending {
+	struct orch_ending *next;
+	void (*end)(void *userdata);
+	void *userdata;
+};
+void orch_ctx_add_ending(orch_ctx *ctx, struct orch_ending *ending);
+void orch_ctx_remove_ending(orch_ctx *ctx, struct orch_ending *ending);
 void orch_ctx_logf(orch_ctx *ctx, uint32_t level, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 

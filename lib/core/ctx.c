@@ -50,6 +50,7 @@ struct orch_ctx {
 	bool quit;
 	void *reaper;
 	void (*reaper_end)(void *reaper);
+	struct orch_ending *endings;
 
 	pthread_mutex_t lock; /* the members below */
 	bool running;
@@ -94,6 +95,21 @@ void orch_ctx_set_reaper(orch_ctx *ctx, void *reaper, void (*end)(void *reaper))
 {
 	ctx->reaper = reaper;
 	ctx->reaper_end = end;
+}
+
+void orch_ctx_add_ending(orch_ctx *ctx, struct orch_ending *ending)
+{
+	ending->next = ctx->endings;
+	ctx->endings = ending;
+}
+
+void orch_ctx_remove_ending(orch_ctx *ctx, struct orch_ending *ending)
+{
+	struct orch_ending **link = &ctx->endings;
+	while (*link && *link != ending)
+		link = &(*link)->next;
+	if (*link)
+		*link = ending->next;
 }
 
 void orch_ctx_logf(orch_ctx *ctx, uint32_t level, const char *format, ...)
@@ -201,6 +217,11 @@ static void ctx_destroy(void *object)
 	orch_ctx *ctx = object;
 	bool forked = orch_ctx_forked(ctx);
 
+	while (ctx->endings) {
+		struct orch_ending *ending = ctx->endings;
+		ctx->endings = ending->next;
+		ending->end(ending->userdata);
+	}
 	if (ctx->reaper_end)
 		ctx->reaper_end(ctx->reaper);
 	orch_source_remove(ctx->wakeup_source);

@@ -7,7 +7,8 @@
 #include "../core/core-private.h"
 
 struct orch_executor {
-	atomic_uint references;
+	atomic_uint users;      /* handles of the host, which keep the context */
+	atomic_uint references; /* one for all users, one for each job that runs */
 	orch_ctx *ctx;
 	uint32_t kind, api;
 	char *model;       /* or NULL */
@@ -19,6 +20,10 @@ struct orch_executor {
 	void *userdata;
 	orch_destroy_fn destroy;
 };
+
+/* For a job: keeps the executor, and not the context. */
+void executor_hold(orch_executor *executor);
+void executor_drop(orch_executor *executor);
 
 /* --- job.c ------------------------------------------------------------------------------------ */
 

@@ -174,12 +174,9 @@ static int32_t check_opts(const struct orch_executor_opts *opts, orch_error **re
 	return 0;
 }
 
-static void executor_destroy(void *object)
+static void executor_destroy(orch_executor *executor)
 {
-	orch_executor *executor = object;
-	orch_ctx *ctx = executor->ctx;
-
-	if (executor->destroy != NULL && !orch_ctx_forked(ctx))
+	if (executor->destroy != NULL && !orch_ctx_forked(executor->ctx))
 		executor->destroy(executor->userdata);
 	for (char **argument = executor->argv; argument != NULL && *argument != NULL; argument++)
 		free(*argument);
@@ -189,6 +186,26 @@ static void executor_destroy(void *object)
 	free(executor->shown_inner);
 	free(executor->program);
 	free(executor);
+}
+
+void executor_hold(orch_executor *executor)
+{
+	atomic_fetch_add(&executor->references, 1);
+}
+
+void executor_drop(orch_executor *executor)
+{
+	if (atomic_fetch_sub(&executor->references, 1) == 1)
+		executor_destroy(executor);
+}
+
+/* In the loop's thread: the last handle of the host is gone. */
+static void forgotten(void *object)
+{
+	orch_executor *executor = object;
+	orch_ctx *ctx = executor->ctx;
+
+	executor_drop(executor);
 	orch_ctx_unref(ctx);
 }
 
@@ -211,6 +228,7 @@ int32_t orch_executor_new(orch_ctx *ctx, const struct orch_executor_opts *opts,
 			known.destroy(known.userdata);
 		return code < 0 ? code : orch_fail_memory(reterr);
 	}
+	atomic_init(&executor->users, 1);
 	atomic_init(&executor->references, 1);
 	executor->ctx = orch_ctx_ref(ctx);
 	executor->kind = known.kind;
@@ -220,7 +238,7 @@ int32_t orch_executor_new(orch_ctx *ctx, const struct orch_executor_opts *opts,
 	executor->destroy = known.destroy;
 	code = take_opts(executor, &known, reterr);
 	if (code < 0) {
-		executor_destroy(executor);
+		forgotten(executor);
 		return code;
 	}
 	*ret_executor = executor;
@@ -230,14 +248,14 @@ int32_t orch_executor_new(orch_ctx *ctx, const struct orch_executor_opts *opts,
 orch_executor *orch_executor_ref(orch_executor *executor)
 {
 	if (executor != NULL)
-		atomic_fetch_add(&executor->references, 1);
+		atomic_fetch_add(&executor->users, 1);
 	return executor;
 }
 
 orch_executor *orch_executor_unref(orch_executor *executor)
 {
-	if (executor != NULL && atomic_fetch_sub(&executor->references, 1) == 1)
-		orch_ctx_destroy_later(executor->ctx, executor_destroy, executor);
+	if (executor != NULL && atomic_fetch_sub(&executor->users, 1) == 1)
+		orch_ctx_destroy_later(executor->ctx, forgotten, executor);
 	return NULL;
 }
 

@@ -33,15 +33,23 @@ struct job_stream {
 	orch_source *source;
 };
 
+/*
+ * A job that runs keeps neither its context nor its sandbox: who drops the last handle of the sandbox ends its load,
+ * and the job with it. Handles of the job keep the context, as all handles do.
+ */
 struct orch_job {
-	/* The job itself holds one until `done` was called, and its program one until that has ended. */
+	atomic_uint users;
+	/* One for all users, one of the job itself until `done` was called, one of its program until that has ended. */
 	atomic_uint references;
 	orch_ctx *ctx;
-	orch_executor *executor;
-	orch_sandbox *sandbox;
+	struct orch_ending ending;
+	orch_executor *executor; /* held */
+	orch_sandbox *sandbox;	 /* NULL once it is gone, or the job over */
+	struct sandbox_dependent dependent;
+	bool host_has_it; /* the host's function was called */
 	struct orch_job_opts opts; /* packet owned */
 	enum job_state state;
-	orch_proc *proc;
+	orch_proc *proc; /* the scope's, until on_proc_gone() */
 	struct job_stream out, err;
 	struct agent_stream stream;
 	orch_source *limit, *stall, *soon; /* `soon`: the next step: grace, drain, kill, start, finish */
@@ -78,71 +86,69 @@ static void remove_sources(orch_job *job)
 	job->soon = orch_source_remove(job->soon);
 }
 
-static void job_destroy(void *object)
+static void leave_sandbox(orch_job *job)
 {
-	orch_job *job = object;
-	orch_ctx *ctx = job->ctx;
+	if (job->sandbox != NULL)
+		orch_sandbox_remove_dependent(job->sandbox, &job->dependent);
+	job->sandbox = NULL;
+}
 
+static void job_destroy(orch_job *job)
+{
 	remove_sources(job);
-	if (job->opts.destroy != NULL && !orch_ctx_forked(ctx))
+	leave_sandbox(job);
+	orch_ctx_remove_ending(job->ctx, &job->ending);
+	if (job->opts.destroy != NULL && !orch_ctx_forked(job->ctx))
 		job->opts.destroy(job->opts.userdata);
-	orch_proc_unref(job->proc);
-	orch_sandbox_unref(job->sandbox);
-	orch_executor_unref(job->executor);
+	executor_drop(job->executor);
 	agent_clear(&job->stream);
 	free((char *)job->opts.packet);
 	free(job->message);
 	free(job);
-	orch_ctx_unref(ctx);
+}
+
+static orch_job *job_hold(orch_job *job)
+{
+	atomic_fetch_add(&job->references, 1);
+	return job;
+}
+
+/* In the loop's thread. */
+static void job_drop(orch_job *job)
+{
+	if (atomic_fetch_sub(&job->references, 1) == 1)
+		job_destroy(job);
 }
 
 orch_job *orch_job_ref(orch_job *job)
 {
-	if (job != NULL)
-		atomic_fetch_add(&job->references, 1);
+	if (job != NULL && atomic_fetch_add(&job->users, 1) == 0) {
+		orch_ctx_ref(job->ctx);
+		job_hold(job);
+	}
 	return job;
-}
-
-static void drop_reference(orch_job *job)
-{
-	if (atomic_fetch_sub(&job->references, 1) == 1)
-		orch_ctx_destroy_later(job->ctx, job_destroy, job);
 }
 
 static void settle(orch_job *job, uint32_t end, int32_t status, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* In the loop's thread, with the last reference but the job's own. */
-static void abandoned(void *object)
+/* In the loop's thread: the last handle is gone. A host's executor that has lost its job would never finish it. */
+static void forgotten(void *object)
 {
 	orch_job *job = object;
+	orch_ctx *ctx = job->ctx;
 
-	if (!orch_ctx_forked(job->ctx) && job->state == JOB_RUNNING && job->end == 0 &&
-	    atomic_load(&job->references) == 2)
+	if (!orch_ctx_forked(ctx) && job->host_has_it && job->state == JOB_RUNNING && job->end == 0 &&
+	    atomic_load(&job->users) == 0)
 		settle(job, ORCH_JOB_FAILED, -1, "the host's executor dropped the job without finishing it");
-	drop_reference(job);
+	job_drop(job);
+	orch_ctx_unref(ctx);
 }
 
 orch_job *orch_job_unref(orch_job *job)
 {
-	unsigned references;
-
-	if (job == NULL)
-		return NULL;
-	/* A host's executor that has lost its job would never finish it. */
-	references = atomic_load(&job->references);
-	while (job->executor->kind == ORCH_EXECUTOR_CALLBACK) {
-		if (references == 2) {
-			orch_ctx_destroy_later(job->ctx, abandoned, job);
-			return NULL;
-		}
-		if (atomic_compare_exchange_weak(&job->references, &references, references - 1)) {
-			if (references == 1)
-				orch_ctx_destroy_later(job->ctx, job_destroy, job);
-			return NULL;
-		}
-	}
-	drop_reference(job);
+	if (job != NULL && atomic_fetch_sub(&job->users, 1) == 1)
+		orch_ctx_destroy_later(job->ctx, forgotten, job);
 	return NULL;
 }
 
@@ -189,7 +195,8 @@ static void deliver(void *userdata)
 	job->opts.destroy = NULL;
 	if (destroy != NULL)
 		destroy(job->opts.userdata);
-	drop_reference(job);
+	leave_sandbox(job);
+	job_drop(job);
 }
 
 /* Calls `fn` in `delay_ms`, in place of what was to come before. */
@@ -275,15 +282,28 @@ void executor_abandon(orch_job *job)
 		return;
 	job->state = JOB_OVER;
 	remove_sources(job);
+	leave_sandbox(job);
 	job->opts.event = NULL;
 	job->opts.done = NULL;
 	job->opts.destroy = NULL;
-	if (destroy != NULL)
+	if (destroy != NULL && !orch_ctx_forked(job->ctx))
 		destroy(job->opts.userdata);
-	/* The job, its program and the program's scope hold each other until the program has ended. */
-	job->proc = orch_proc_unref(job->proc);
-	job->sandbox = orch_sandbox_unref(job->sandbox);
-	drop_reference(job);
+	job_drop(job);
+}
+
+/* Nobody has a handle of anything in the context, and so nobody is left to be told. */
+static void on_ctx_end(void *userdata)
+{
+	executor_abandon(userdata);
+}
+
+static void on_sandbox_gone(void *userdata)
+{
+	orch_job *job = userdata;
+
+	job->sandbox = NULL;
+	if (!orch_ctx_forked(job->ctx) && job->state == JOB_RUNNING && job->end == 0)
+		settle(job, ORCH_JOB_FAILED, -1, "its sandbox was dropped, and what ran in it is killed");
 }
 
 /* --- what the program says -------------------------------------------------------------------- */
@@ -337,14 +357,14 @@ static bool read_out(orch_job *job, size_t *ret_length)
 static void on_out(void *userdata, uint32_t events)
 {
 	struct job_stream *stream = userdata;
-	orch_job *job = orch_job_ref(stream->job);
+	orch_job *job = job_hold(stream->job);
 	size_t length = 0;
 
 	(void)events;
 	read_out(job, &length);
 	if (job->state == JOB_DRAINING && job->out.fd < 0)
 		drained(job);
-	drop_reference(job);
+	job_drop(job);
 }
 
 static void keep_tail(orch_job *job, const char *bytes, size_t length)
@@ -447,7 +467,10 @@ static void on_proc(void *userdata, orch_proc *proc, uint32_t event)
 
 static void on_proc_gone(void *userdata)
 {
-	drop_reference(userdata);
+	orch_job *job = userdata;
+
+	job->proc = NULL;
+	job_drop(job);
 }
 
 /* The packet as a sealed file: nobody here has to write while the program reads. */
@@ -503,12 +526,15 @@ static int32_t start_program(orch_job *job, orch_error **reterr)
 	proc.stdout_fd = out;
 	proc.stderr_fd = err;
 	proc.event = on_proc;
-	proc.userdata = orch_job_ref(job);
+	proc.userdata = job_hold(job);
 	proc.destroy = on_proc_gone;
 	if (proc.argv != NULL) {
 		code = orch_sandbox_spawn(job->sandbox, &proc, &job->proc, reterr);
+		/* A handle would keep the context; the scope has the program until it tells that it is gone. */
+		if (code == 0)
+			orch_proc_unref(job->proc);
 	} else {
-		drop_reference(job);
+		job_drop(job);
 		code = orch_fail_memory(reterr);
 	}
 	executor_command_clear(&command);
@@ -520,15 +546,16 @@ static int32_t start_program(orch_job *job, orch_error **reterr)
 static void call_host(void *userdata)
 {
 	/* The host may let go of everything in here. */
-	orch_job *job = orch_job_ref(userdata);
-	unsigned before = atomic_load(&job->references);
+	orch_job *job = job_hold(userdata);
+	unsigned before = atomic_load(&job->users);
 
 	job->soon = orch_source_remove(job->soon);
 	job->executor->job(job->executor->userdata, job);
-	if (job->state == JOB_RUNNING && job->end == 0 && atomic_load(&job->references) <= before)
+	job->host_has_it = true;
+	if (job->state == JOB_RUNNING && job->end == 0 && atomic_load(&job->users) <= before)
 		settle(job, ORCH_JOB_FAILED, -1,
 		       "the host's executor returned without finishing the job or keeping a reference");
-	drop_reference(job);
+	job_drop(job);
 }
 
 int32_t orch_job_finish(orch_job *job, int32_t status, const char *message, orch_error **reterr)
@@ -600,10 +627,16 @@ int32_t executor_run(orch_executor *executor, orch_sandbox *sandbox, const struc
 			known.destroy(known.userdata);
 		return code < 0 ? code : orch_fail_memory(reterr);
 	}
+	atomic_init(&job->users, 0);
 	atomic_init(&job->references, 1);
-	job->ctx = orch_ctx_ref(executor->ctx);
-	job->executor = orch_executor_ref(executor);
-	job->sandbox = orch_sandbox_ref(sandbox);
+	job->ctx = executor->ctx;
+	job->executor = executor;
+	executor_hold(executor);
+	job->sandbox = sandbox;
+	job->dependent = (struct sandbox_dependent){.gone = on_sandbox_gone, .userdata = job};
+	orch_sandbox_add_dependent(sandbox, &job->dependent);
+	job->ending = (struct orch_ending){.end = on_ctx_end, .userdata = job};
+	orch_ctx_add_ending(job->ctx, &job->ending);
 	job->opts = known;
 	job->opts.timeout_ms = known.timeout_ms != 0 ? known.timeout_ms : DEFAULT_TIMEOUT_MS;
 	job->opts.stall_ms = known.stall_ms != 0 ? known.stall_ms : DEFAULT_STALL_MS;
@@ -611,7 +644,7 @@ int32_t executor_run(orch_executor *executor, orch_sandbox *sandbox, const struc
 	job->opts.packet = strdup(known.packet);
 	code = job->opts.packet != NULL ? start(job, reterr) : orch_fail_memory(reterr);
 	if (code < 0) {
-		drop_reference(job);
+		job_drop(job);
 		return code;
 	}
 	*ret_job = job;

@@ -27,6 +27,13 @@ struct sandbox_link {
 };
 
 /* lib/executor reads ctx, state, paths and cwd. */
+/* What uses a sandbox without keeping it: `gone` is called in the thread of the loop before its load is killed. */
+struct sandbox_dependent {
+	struct sandbox_dependent *next;
+	void (*gone)(void *userdata);
+	void *userdata;
+};
+
 struct orch_sandbox {
 	atomic_uint references;
 	orch_ctx *ctx;
@@ -41,12 +48,16 @@ struct orch_sandbox {
 	const char *memory_mechanism;	    /* what limits memory; NULL: nothing */
 	uint32_t host_uid;
 	orch_scope *scope;
+	struct sandbox_dependent *dependents;
 	struct sandbox_link *link;
 	orch_error *start_error;
 	orch_sandbox_start_fn start_fn;
 	void *start_userdata;
 	orch_destroy_fn start_destroy;
 };
+
+void orch_sandbox_add_dependent(orch_sandbox *sandbox, struct sandbox_dependent *dependent);
+void orch_sandbox_remove_dependent(orch_sandbox *sandbox, struct sandbox_dependent *dependent);
 
 /*
  * spec.c of the system: the sealed file for orch-reaper. ORCH_EUNENFORCEABLE names what the policy asks for and the

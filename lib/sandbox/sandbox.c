@@ -82,11 +82,32 @@ static void drop_start_callback(orch_sandbox *sandbox)
 		destroy(sandbox->start_userdata);
 }
 
+void orch_sandbox_add_dependent(orch_sandbox *sandbox, struct sandbox_dependent *dependent)
+{
+	dependent->next = sandbox->dependents;
+	sandbox->dependents = dependent;
+}
+
+void orch_sandbox_remove_dependent(orch_sandbox *sandbox, struct sandbox_dependent *dependent)
+{
+	struct sandbox_dependent **link = &sandbox->dependents;
+	while (*link && *link != dependent)
+		link = &(*link)->next;
+	if (*link)
+		*link = dependent->next;
+}
+
 static void sandbox_destroy(void *object)
 {
 	orch_sandbox *sandbox = object;
 	orch_ctx *ctx = sandbox->ctx;
 	bool forked = orch_ctx_forked(ctx);
+
+	while (sandbox->dependents) {
+		struct sandbox_dependent *dependent = sandbox->dependents;
+		sandbox->dependents = dependent->next;
+		dependent->gone(dependent->userdata);
+	}
 
 	if (sandbox->link) {
 		sandbox->link->sandbox = NULL;

@@ -587,6 +587,60 @@ START_TEST(host_finishes_later_or_drops)
 }
 END_TEST
 
+/* Nobody has a handle any more, and nobody runs the loop: neither load nor helper nor memory may be left. */
+START_TEST(dropped_with_everything)
+{
+	orch_ctx *ctx = ctx_new();
+	struct host host = {.manner = KEEP};
+	orch_executor *executor = _i == 0 ? executor_new(ctx, ORCH_EXECUTOR_COMMAND, SH("echo up; sleep 1000"), NULL)
+					  : host_executor(ctx, &host);
+	orch_sandbox *sandbox = started_sandbox(ctx, executor);
+	struct watch watch = {.ctx = ctx};
+	struct orch_job_opts opts;
+
+	job_opts(&opts, &watch);
+	OK(orch_executor_run(executor, sandbox, &opts, &watch.job, e));
+	for (int turn = 0; turn < 500 && !strstr(watch.events, "up") && !host.calls; turn++)
+		orch_ctx_run(ctx, 20, NULL);
+	int init = orch_scope_init_pid(orch_sandbox_scope(sandbox));
+	ck_assert_int_eq(kill(init, 0), 0);
+	ck_assert(_i == 0 ? strstr(watch.events, "up") != NULL : host.calls == 1);
+	orch_job_unref(watch.job);
+	orch_executor_unref(executor);
+	orch_sandbox_unref(sandbox);
+	orch_job_unref(host.kept);
+	orch_ctx_unref(ctx);
+	ck_assert_uint_eq(watch.done_count, 0);
+	ck_assert_uint_eq(watch.destroyed, 1);
+	ck_assert_uint_eq(host.destroyed, (unsigned)_i);
+	ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
+	ck_assert_int_eq(errno, ECHILD);
+	ck_assert(kill(init, 0) < 0 && errno == ESRCH);
+}
+END_TEST
+
+START_TEST(a_dropped_sandbox_ends_the_job)
+{
+	orch_ctx *ctx = ctx_new();
+	orch_executor *executor = executor_new(ctx, ORCH_EXECUTOR_COMMAND, SH("echo up; sleep 1000"), NULL);
+	orch_sandbox *sandbox = started_sandbox(ctx, executor);
+	struct watch watch = {.ctx = ctx};
+	struct orch_job_opts opts;
+
+	job_opts(&opts, &watch);
+	OK(orch_executor_run(executor, sandbox, &opts, &watch.job, e));
+	for (int turn = 0; turn < 500 && !strstr(watch.events, "up"); turn++)
+		orch_ctx_run(ctx, 20, NULL);
+	orch_executor_unref(executor);
+	orch_sandbox_unref(sandbox);
+	ck_assert_ptr_null(orch_job_sandbox(watch.job));
+	ck_assert_uint_eq(watch.done_count, 0);
+	wait_done(&watch);
+	ENDED(watch, ORCH_JOB_FAILED, -1, "its sandbox was dropped");
+	orch_ctx_unref(ctx);
+}
+END_TEST
+
 START_TEST(host_has_no_more_time)
 {
 	orch_ctx *ctx = ctx_new();
@@ -687,6 +741,8 @@ int main(int argc, char **argv)
 	tcase_add_loop_test(host, host_finishes_at_once, 0, both);
 	tcase_add_test(host, host_forgets);
 	tcase_add_loop_test(host, host_finishes_later_or_drops, 0, 2);
+	tcase_add_loop_test(host, dropped_with_everything, 0, 2);
+	tcase_add_test(host, a_dropped_sandbox_ends_the_job);
 	tcase_add_test(host, host_has_no_more_time);
 	tcase_add_test(host, programs_are_not_finished_by_hand);
 	tcase_add_test(host, forked_children_are_refused);

@@ -157,7 +157,7 @@ def taken_string(pointer: ctypes.c_void_p) -> str:
 def options(structure: Type[Options], /, **values: Any) -> Options:
     """An options structure with the library's defaults; values that are None leave them."""
     made = structure()
-    getattr(lib, f"{structure.__name__}_init")(ctypes.byref(made))
+    getattr(lib, f"{structure.__name__}_init")(ctypes.byref(made), ctypes.sizeof(made))
     for name, value in values.items():
         if value is not None:
             setattr(made, name, value)

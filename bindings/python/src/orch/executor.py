@@ -9,7 +9,7 @@ from typing import Any, Awaitable, Callable, Iterable, NamedTuple, Optional, Uni
 from . import _callbacks, _handle, _table
 from ._completion import Completion, Source, Stream
 from ._enums import Api, ExecutorKind, JobEnd, JobEvent, choice
-from ._errors import Code, Error, Forked, make_error
+from ._errors import ClosedError, Code, Error, Forked, make_error
 from ._native import Path, Text, call, encode, lib, optional_path, options, plain, strings, text
 from .context import Context
 from .sandbox import Sandbox
@@ -72,9 +72,12 @@ class Job(_handle.Handle):
 
     @property
     def sandbox(self) -> Sandbox:
-        """Where things are run."""
+        """Where things are run. Error ECLOSED: the job is over."""
         if self._sandbox is None or self._sandbox.closed:
-            self._sandbox = Sandbox._borrow(lib.orch_job_sandbox(self._pointer), self.context)
+            pointer = lib.orch_job_sandbox(self._pointer)
+            if not pointer:
+                raise ClosedError(Code.ECLOSED, "the job is over, and has no sandbox any more")
+            self._sandbox = Sandbox._borrow(pointer, self.context)
         return self._sandbox
 
     @property

@@ -62,11 +62,14 @@ public actor Job {
     /// The whole prompt.
     public nonisolated var packet: String { string(orch_job_packet(handle.pointer)) }
 
-    /// Where the work belongs. It is stopped by who runs the job.
+    /// Where the work belongs. It is stopped by who runs the job. `ORCH_ESTATE`: the job is over.
     public var sandbox: Sandbox {
-        Sandbox(
-            borrowing: Handle(
-                orch_sandbox_ref(orch_job_sandbox(handle.pointer)), handle.executor, orch_sandbox_unref))
+        get throws(OrchError) {
+            guard let sandbox = orch_job_sandbox(handle.pointer) else {
+                throw OrchError(.estate, "the job is over, and has no sandbox any more")
+            }
+            return Sandbox(borrowing: Handle(orch_sandbox_ref(sandbox), handle.executor, orch_sandbox_unref))
+        }
     }
 
     /// Host path of the workspace.
