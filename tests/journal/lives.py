@@ -82,7 +82,7 @@ class Place:
         """What a copy of the journal's folder holds. The reserve is space and nothing else."""
         folders = ["journal", "anchor"] if anchor else ["journal"]
         return {path: path.read_bytes() for folder in folders for path in sorted((self.folder / folder).iterdir())
-                if path.suffix != ".reserve" and stat.S_ISREG(path.lstat().st_mode)}
+                if path.suffix != ".reserve" and stat.S_ISREG(path.lstat().st_mode) and os.access(path, os.R_OK)}
 
     def put_back(self, files: Dict[pathlib.Path, bytes]) -> None:
         """The whole folder as it was in the copy."""
@@ -376,8 +376,9 @@ class Judge:
 
     def arm(self, records: int, points: int) -> None:
         """For this life, or for the next one from its start."""
-        sequence = self.model.sequence if self.life else self.settle().sequence
-        self.record_at, self.point_at = records and sequence + records, points
+        self.record_at, self.point_at = 0, points
+        if records:
+            self.record_at = records + (self.model.sequence if self.life else self.settle().sequence)
         if self.life:
             self.life.ask(("arm", records, points))
 
