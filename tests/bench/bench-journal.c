@@ -254,14 +254,16 @@ static void end_pair(struct side *side, bool counts)
 }
 
 /* A pair is many short turns of each side: a burst of somebody else's work falls on all of them. */
-static int take_pair(struct side *sides, unsigned count, double seconds, bool counts)
+static int take_pair(struct side *sides, unsigned count, unsigned pair, double seconds, bool counts)
 {
 	unsigned rounds = seconds > 2 * TURN_S ? (unsigned)(seconds / TURN_S) : 1;
 	for (unsigned round = 0; round < rounds; round++)
 		/* Forwards and backwards: nobody always follows the same neighbour. */
-		for (unsigned i = 0; i < count; i++)
-			if (take_turn(&sides[round % 2 ? count - 1 - i : i], seconds / rounds) < 0)
+		for (unsigned i = 0; i < count; i++) {
+			struct side *side = &sides[(pair + round) % 2 ? count - 1 - i : i];
+			if (take_turn(side, seconds / rounds) < 0)
 				return -1;
+		}
 	for (unsigned i = 0; i < count; i++)
 		end_pair(&sides[i], counts);
 	return 0;
@@ -271,10 +273,10 @@ static int take_turns(struct side *sides, unsigned count, const struct bench_opt
 {
 	double seconds = options->seconds / ((double)count * options->pairs);
 	/* The first finds empty caches and files that have to grow: not counted. */
-	if (take_pair(sides, count, seconds / 4, false) < 0)
+	if (take_pair(sides, count, 0, seconds / 4, false) < 0)
 		return -1;
 	for (unsigned pair = 0; pair < options->pairs; pair++)
-		if (take_pair(sides, count, seconds, true) < 0)
+		if (take_pair(sides, count, pair, seconds, true) < 0)
 			return -1;
 	return 0;
 }
@@ -288,7 +290,7 @@ static void report_many(const struct side *side, const struct bench_series *alon
 				   "with 1 in flight", alone);
 	else
 		result = bench_add_missing(report, side->tag, "transitions/s",
-					   "not built: this liborch takes one transition at a time");
+					   "not built: this liborch takes one at a time");
 	if (side->in_flight == 256)
 		bench_goal(result, BENCH_GOAL_RATIO_AT_LEAST, 20);
 }
@@ -331,7 +333,7 @@ static int open_sides(struct side *sides, const char *folder)
 		if (!side->tag || !side->turn)
 			continue;
 		snprintf(path, sizeof(path), "%s/journal/%s", folder, side->tag);
-		/* Made and closed once: then its page size can be read without disturbing its locks. */
+		/* Made and closed once: its page size can be read without disturbing its locks. */
 		if (journal_open(path, NULL, &side->journal) < 0)
 			return -1;
 		side->journal = orch_journal_unref(side->journal);
