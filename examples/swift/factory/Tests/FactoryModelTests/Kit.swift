@@ -28,6 +28,8 @@ final class Stand {
     let address: String
     let idea: String
     private let provider = Process()
+    /// Of earlier tests.
+    private var before: Set<Int32> = []
 
     init(delayMs: Int = 0) throws {
         guard let build = environment["ORCH_BUILD_ROOT"], let source = environment["ORCH_SOURCE_ROOT"] else {
@@ -49,6 +51,7 @@ final class Stand {
         try provider.run()
         address = String(decoding: output.fileHandleForReading.availableData, as: UTF8.self)
             .trimmingCharacters(in: .whitespacesAndNewlines)
+        before = Set(try alive())
         guard address.hasPrefix("http://") else {
             throw Missing(description: "synth-provider said \(address)")
         }
@@ -96,17 +99,26 @@ final class Stand {
         return parents.keys.filter { pid in
             var above = parents[pid]
             while let one = above, one != getpid() { above = parents[one] }
-            return above == getpid() && pid != provider.processIdentifier
+            return above == getpid() && pid != provider.processIdentifier && !before.contains(pid)
         }
     }
 
-    /// What still lives when it had time to end, by its command line: a context that nobody has any more ends
-    /// its helper a moment later.
-    @MainActor func left() async throws -> [String] {
-        for _ in 1...100 where try !alive().isEmpty { try await Task.sleep(for: .milliseconds(50)) }
-        return try alive().map { pid in
+    /// A context that nobody has any more ends its helper a moment later.
+    /// - Parameter names: those that may live on.
+    @MainActor func checkNothingLives(
+        but names: Set<String> = [], _ place: SourceLocation = #_sourceLocation
+    ) async throws {
+        func left() throws -> [Int32] {
+            try alive().filter { pid in
+                let name = (try? String(contentsOfFile: "/proc/\(pid)/comm", encoding: .utf8)) ?? ""
+                return !names.contains(name.trimmingCharacters(in: .newlines))
+            }
+        }
+        for _ in 1...100 where try !left().isEmpty { try await Task.sleep(for: .milliseconds(50)) }
+        for pid in try left() {
             let words = (try? String(contentsOfFile: "/proc/\(pid)/cmdline", encoding: .utf8)) ?? ""
-            return "\(pid) " + words.replacingOccurrences(of: "\0", with: " ")
+            let command = words.replacingOccurrences(of: "\0", with: " ")
+            Issue.record("\(pid) still lives: \(command)", sourceLocation: place)
         }
     }
 }
