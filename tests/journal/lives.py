@@ -382,6 +382,19 @@ class Judge:
         if self.life:
             self.life.ask(("arm", records, points))
 
+    def ask(self, *steps: Tuple[Any, ...]) -> List[Tuple[str, Any]]:
+        """Steps that record nothing, and may be the last ones."""
+        assert self.life
+        try:
+            return self.life.ask(*steps)
+        except Killed:
+            self.died(self.model.snapshot(), [])
+            raise
+
+    def verify(self) -> None:
+        [(code, count)] = self.ask(("verify",))
+        self.expect((code, count) == ("", self.model.sequence), "verify", code, count, self.model.sequence)
+
     def clock(self, milliseconds: int) -> None:
         self.model.now = milliseconds
         if self.life:
