@@ -4,8 +4,9 @@
     same_report.event_difference(EVENTS, EVENTS)
 
 Both give lines that name each difference; an empty list: none. The runs must do one task at a time (--jobs 1): with
-two, which of two independent tasks is merged first is a matter of timing. What is left out or replaced is listed below,
-each with its reason; everything else has to be equal.
+two, which of two independent tasks is merged first is a matter of timing. Also with one, a task is verified while the
+next is worked on: so what happened is compared in its order for each task and for the run itself, not among tasks. What
+is left out or replaced is listed below, each with its reason; everything else has to be equal.
 """
 import json
 import os
@@ -29,7 +30,8 @@ LEFT_OUT = {
 REPLACED = [
     (r"\br[0-9a-f]{12}\b", "RUN", "the run's random name"),
     (r"\borch-[0-9a-f]{16}\b", "SCOPE", "a scope's random name"),
-    (r"\bg([0-9]+)\.[0-9a-f]{8}/", r"g\1.N/", "the broker's random part of an idempotency key"),
+    (r"\bg([0-9]+)\.[0-9a-f]{8}/[0-9]+", r"g\1.N/N",
+     "the broker's random part of an idempotency key, and its count over all tasks"),
     (r"PID namespace [0-9]+", "PID namespace N", "an inode number that the kernel gives"),
     (r"requested  [0-9TZ:-]+", "requested  TIME", "a time"),
     (r"[0-9.]+ ms\b", "N ms", "a duration"),
@@ -97,6 +99,13 @@ def _compare(one, other, where, lines):
         lines.append(f"{where}: {one!r} and {other!r}")
 
 
+def _by_task(rows):
+    """Rows of tasks in the order of the tasks; those of the run stay where they are."""
+    places = [index for index, row in enumerate(rows) if row.get("task", "-") != "-"]
+    moved = dict(zip(places, sorted((rows[index] for index in places), key=lambda row: row["task"])))
+    return [moved.get(index, row) for index, row in enumerate(rows)]
+
+
 def _journal(state):
     """The actions in the order of their intent, as "KIND KEY STATE"."""
     listed = subprocess.run([DEMO, "journal", "export", "--state", state], stdin=subprocess.DEVNULL, text=True,
@@ -120,9 +129,13 @@ def difference(one, other):
     sides = []
     for state in map(pathlib.Path, (one, other)):
         names = _Names(state)
-        report = names.value(json.loads((state / "report/report.json").read_text()))
-        journal = [names.text(line) for line in _journal(state)]
-        sides.append({"report": report, "journal": journal, "git tree": _tree(state)})
+        report = json.loads((state / "report/report.json").read_text())
+        report.update((name, _by_task(report[name])) for name in ("attempts", "verifications", "reviews"))
+        journal = {}
+        for line in _journal(state):
+            task = re.search(r"\bT[0-9]+\b", line)
+            journal.setdefault(task[0] if task else "-", []).append(names.text(line))
+        sides.append({"report": names.value(report), "journal": journal, "git tree": _tree(state)})
     lines = []
     _compare(*sides, "", lines)
     return [line.lstrip(".") for line in lines]
@@ -130,15 +143,16 @@ def difference(one, other):
 
 def _sequence(events, state):
     names = _Names(state)
-    strict, loose = [], {}
-    for event in events:
+    strict, loose = {}, {}
+    # Names are numbered as they come: task by task, as they are compared.
+    for event in sorted(events, key=lambda event: event.get("task", "-")):
         kind = event["event"]
         if kind in LOOSE_EVENTS:
             attempt = f"{kind} {event.get('stage')} {event.get('task')} {event.get('attempt')}"
             loose.setdefault(attempt, []).append(names.value({key: event[key] for key in event if key != "id"}))
         elif kind not in OWN_EVENTS:
-            strict.append(names.value(event))
-    return {"in order": strict, **loose}
+            strict.setdefault(f"in order {event.get('task', '-')}", []).append(names.value(event))
+    return {**strict, **loose}
 
 
 def event_difference(one, other, one_state="", other_state=""):
