@@ -262,10 +262,6 @@ int32_t orch_journal_open(const struct orch_journal_opts *opts, orch_journal **r
 {
 	struct orch_journal_opts known;
 	int32_t r = orch_opts_read(opts, &known, sizeof(known), "orch_journal_opts", reterr);
-	if (r < 0 && opts && opts->size >= sizeof(known)) {
-		known.userdata = opts->userdata;
-		known.destroy = opts->destroy;
-	}
 	orch_journal *journal = NULL;
 	if (r == 0 && !ret_journal)
 		r = orch_fail(reterr, ORCH_EINVAL, 0, NULL, "ret_journal is NULL");

@@ -122,10 +122,6 @@ int32_t orch_pipeline_new(orch_ctx *ctx, const struct orch_pipeline_opts *opts,
 	struct orch_pipeline_opts known;
 	orch_pipeline *p = NULL;
 	int32_t code = orch_opts_read(opts, &known, sizeof(known), "orch_pipeline_opts", reterr);
-	if (code < 0 && opts && opts->size >= sizeof(known)) {
-		known.on_record_userdata = opts->on_record_userdata;
-		known.on_record_destroy = opts->on_record_destroy;
-	}
 	if (code == 0)
 		code = orch_ctx_check(ctx, reterr);
 	if (code == 0 && !ret_pipeline)
