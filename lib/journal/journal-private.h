@@ -118,12 +118,15 @@ struct lock {
 	struct file_identity identity;
 };
 
-bool file_identity_read(const char *path, struct file_identity *identity);
 bool file_identity_holds(const char *path, const struct file_identity *identity);
 
 /*
  * The host's side: linux/host.c, darwin/host.c.
  *
+ * Which file is under this name now; false with errno. Leaves no mark on the file: see linux/host.c.
+ */
+bool file_identity_read(const char *path, struct file_identity *identity);
+/*
  * Refuses a file system that other machines may write to as well, or that can not be synced: ORCH_ENETFS,
  * ORCH_ENOENT, ORCH_ESYS.
  */

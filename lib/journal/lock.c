@@ -104,16 +104,6 @@ int fd_above_stdio(int fd)
 	return moved;
 }
 
-bool file_identity_read(const char *path, struct file_identity *identity)
-{
-	struct stat status;
-	if (stat(path, &status) < 0)
-		return false;
-	identity->device = status.st_dev;
-	identity->inode = status.st_ino;
-	return true;
-}
-
 bool file_identity_holds(const char *path, const struct file_identity *identity)
 {
 	struct file_identity now;

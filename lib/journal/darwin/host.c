@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/param.h>
+#include <sys/stat.h>
 
 #include "core/darwin/apple.h"
 #include "core/os.h"
@@ -52,6 +53,16 @@ int32_t filesystem_check(const char *folder, orch_error **reterr)
 				 "(F_FULLFSYNC): put the journal on APFS",
 				 folder, status.f_fstypename);
 	return 0;
+}
+
+bool file_identity_read(const char *path, struct file_identity *identity)
+{
+	struct stat status;
+	if (stat(path, &status) < 0)
+		return false;
+	identity->device = status.st_dev;
+	identity->inode = status.st_ino;
+	return true;
 }
 
 int file_lock(int fd, bool shared)
