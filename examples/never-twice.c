@@ -24,11 +24,12 @@ static void probe(void *method, orch_action *action, orch_probe_reply *reply)
 int main(int argc, char **argv)
 {
 	struct orch_journal_opts opts = {.size = sizeof(opts), .path = argv[1]};
+	struct orch_recover_opts recover = {.size = sizeof(recover), .probe = probe, .userdata = "GET"};
 	orch_journal *journal = NULL;
 	orch_action *action = NULL;
 	uint32_t outcome = 0;
 	int32_t r = argc > 2 ? orch_journal_open(&opts, &journal, NULL) : ORCH_EINVAL;
-	r = r < 0 ? r : orch_journal_recover(journal, NULL, probe, "GET", NULL, NULL);
+	r = r < 0 ? r : orch_journal_recover(journal, &recover, NULL, NULL);
 	for (char **url = argv + 2; r == 0 && *url; url++, action = orch_action_unref(action)) {
 		struct orch_action_opts post = {.size = sizeof(post), .kind = "post", .key = *url};
 		r = orch_journal_begin(journal, &post, &outcome, &action, NULL);

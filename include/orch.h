@@ -15,9 +15,11 @@
 #include <orch/error.h>
 #include <orch/executor.h>
 #include <orch/journal.h>
+#include <orch/permit.h>
 #include <orch/pipeline.h>
 #include <orch/sandbox.h>
 #include <orch/scope.h>
+#include <orch/timer.h>
 #include <orch/version.h>
 
 #endif

@@ -102,8 +102,24 @@ static uint32_t sources_of(uint32_t state)
 	}
 }
 
-static int32_t transition(orch_action *action, uint32_t state, bool sets_result, const void *result,
-			  size_t length, orch_error **reterr)
+struct transition {
+	struct request request;
+	struct action_row next;
+	struct expectation expected;
+	bool sets_result;
+};
+
+static int32_t transition_write(orch_journal *journal, struct request *request, orch_error **reterr)
+{
+	struct transition *transition = (struct transition *)request;
+	return chain_put_action(journal, &transition->next, &transition->expected,
+				orch_realtime_ms(), reterr);
+}
+
+/* Checks what can be checked outside the transaction, and copies the payload. */
+static int32_t transition_prepare(orch_action *action, uint32_t state, bool sets_result,
+				  const void *result, size_t length, struct transition *transition,
+				  orch_error **reterr)
 {
 	if (!action)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "the action is NULL");
@@ -126,30 +142,50 @@ static int32_t transition(orch_action *action, uint32_t state, bool sets_result,
 			"%s: the disk has no room left for the outcome, so nothing is dispatched: "
 			"free some",
 			journal->path);
+	*transition = (struct transition){
+		.request = {.write = transition_write, .completes = !starts},
+		.next = action->row,
+		.expected = {action->row.state, action->row.attempt, action->row.generation},
+		.sets_result = sets_result,
+	};
+	transition->next.state = state;
+	if (!sets_result)
+		return 0;
+	if (!payload_set(&transition->next.result, result, length, journal->payload_limit))
+		return orch_fail_memory(reterr);
+	transition->next.result_changed = true;
+	transition->request.result = &transition->next.result;
+	return 0;
+}
 
-	struct expectation expected = {action->row.state, action->row.attempt,
-				       action->row.generation};
-	struct action_row next = action->row;
-	next.state = state;
-	if (sets_result) {
-		if (!payload_set(&next.result, result, length, journal->payload_limit))
-			return orch_fail_memory(reterr);
-		next.result_changed = true;
+/* After the commit, or with `failed` instead of it. */
+static void transition_settle(orch_action *action, struct transition *transition, bool failed)
+{
+	if (failed) {
+		if (transition->sets_result)
+			payload_clear(&transition->next.result);
+		return;
 	}
-	r = chain_write(journal, &next, &expected, false, !starts, reterr);
-	if (r < 0) {
-		if (sets_result)
-			payload_clear(&next.result);
-		return r;
-	}
-	struct body *former = sets_result ? action->row.result.body : NULL;
+	struct body *former = transition->sets_result ? action->row.result.body : NULL;
 	if (former) {
 		former->next = action->former;
 		action->former = former;
 	}
-	next.result_changed = false;
-	action->row = next;
-	return 0;
+	transition->next.result_changed = false;
+	action->row = transition->next;
+}
+
+static int32_t transition(orch_action *action, uint32_t state, bool sets_result, const void *result,
+			  size_t length, orch_error **reterr)
+{
+	struct transition transition;
+	int32_t r = transition_prepare(action, state, sets_result, result, length, &transition,
+				       reterr);
+	if (r < 0)
+		return r;
+	r = chain_run(action->journal, &transition.request, reterr);
+	transition_settle(action, &transition, r < 0);
+	return r;
 }
 
 int32_t orch_action_dispatch(orch_action *action, orch_error **reterr)
@@ -279,6 +315,16 @@ uint32_t orch_action_attempt(const orch_action *action)
 uint64_t orch_action_generation(const orch_action *action)
 {
 	return action ? action->row.generation : 0;
+}
+
+int64_t orch_action_created_at_ms(const orch_action *action)
+{
+	return action ? action->row.created_at_ms : 0;
+}
+
+int32_t orch_action_pruned(const orch_action *action)
+{
+	return action && action->row.stored & STORED_PRUNED ? 1 : 0;
 }
 
 int64_t orch_action_updated_at_ms(const orch_action *action)

@@ -134,11 +134,13 @@ failed:
 			 "cannot write the anchor %s", anchor->path);
 }
 
-int32_t anchor_move(struct anchor *anchor, const struct anchor_point *point, orch_error **reterr)
+int32_t anchor_move(struct anchor *anchor, const struct anchor_point *point, uint32_t records,
+		    orch_error **reterr)
 {
 	if (!anchor->path)
 		return 0;
-	if (++anchor->since_sync >= ANCHOR_SYNC_RECORDS)
+	anchor->since_sync += records;
+	if (anchor->since_sync >= ANCHOR_SYNC_RECORDS)
 		return anchor_sync(anchor, point, reterr);
 	char line[LINE_SIZE + 1];
 	line_format(point, line);

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <sodium.h>
-
 #include "journal-private.h"
 
 /*
@@ -9,7 +7,7 @@
  * back all show. Fields are hashed as little-endian 64-bit numbers and as length-counted bytes.
  */
 
-static void hash_number(crypto_hash_sha256_state *state, uint64_t number)
+void chain_hash_number(crypto_hash_sha256_state *state, uint64_t number)
 {
 	unsigned char bytes[8];
 	for (int i = 0; i < 8; i++)
@@ -17,31 +15,31 @@ static void hash_number(crypto_hash_sha256_state *state, uint64_t number)
 	crypto_hash_sha256_update(state, bytes, sizeof(bytes));
 }
 
-static void hash_bytes(crypto_hash_sha256_state *state, const void *bytes, size_t length)
+void chain_hash_bytes(crypto_hash_sha256_state *state, const void *bytes, size_t length)
 {
-	hash_number(state, length);
+	chain_hash_number(state, length);
 	if (length)
 		crypto_hash_sha256_update(state, bytes, length);
 }
 
-static void hash_text(crypto_hash_sha256_state *state, const char *text)
+void chain_hash_text(crypto_hash_sha256_state *state, const char *text)
 {
-	hash_bytes(state, text, strlen(text));
+	chain_hash_bytes(state, text, strlen(text));
 }
 
 static void hash_payload(crypto_hash_sha256_state *state, const struct payload *payload)
 {
-	hash_number(state, payload->length);
+	chain_hash_number(state, payload->length);
 	if (payload->length)
-		hash_bytes(state, payload->digest, DIGEST_SIZE);
+		chain_hash_bytes(state, payload->digest, DIGEST_SIZE);
 }
 
 void chain_genesis(const unsigned char id[16], unsigned char hash[DIGEST_SIZE])
 {
 	crypto_hash_sha256_state state;
 	crypto_hash_sha256_init(&state);
-	hash_text(&state, "orch-journal 1");
-	hash_bytes(&state, id, 16);
+	chain_hash_text(&state, "orch-journal 1");
+	chain_hash_bytes(&state, id, 16);
 	crypto_hash_sha256_final(&state, hash);
 }
 
@@ -49,20 +47,25 @@ void chain_row_digest(const struct action_row *row, unsigned char digest[DIGEST_
 {
 	crypto_hash_sha256_state state;
 	crypto_hash_sha256_init(&state);
-	hash_text(&state, "action");
-	hash_number(&state, row->id);
-	hash_number(&state, row->sequence);
-	hash_text(&state, row->kind);
-	hash_text(&state, row->key);
-	hash_number(&state, row->policy);
-	hash_bytes(&state, row->fingerprint, row->fingerprint_length);
-	hash_number(&state, row->state);
-	hash_number(&state, row->attempt);
-	hash_number(&state, row->generation);
-	hash_number(&state, (uint64_t)row->created_at_ms);
-	hash_number(&state, (uint64_t)row->updated_at_ms);
+	chain_hash_text(&state, row->format == 1 ? "action" : "action 2");
+	chain_hash_number(&state, row->id);
+	chain_hash_number(&state, row->sequence);
+	chain_hash_text(&state, row->kind);
+	chain_hash_text(&state, row->key);
+	chain_hash_number(&state, row->policy);
+	chain_hash_bytes(&state, row->fingerprint, row->fingerprint_length);
+	chain_hash_number(&state, row->state);
+	chain_hash_number(&state, row->attempt);
+	chain_hash_number(&state, row->generation);
+	chain_hash_number(&state, (uint64_t)row->created_at_ms);
+	chain_hash_number(&state, (uint64_t)row->updated_at_ms);
 	hash_payload(&state, &row->request);
 	hash_payload(&state, &row->result);
+	if (row->format != 1) {
+		chain_hash_number(&state, row->stored);
+		chain_hash_number(&state, row->permit);
+		chain_hash_number(&state, row->decision);
+	}
 	crypto_hash_sha256_final(&state, digest);
 }
 
@@ -70,13 +73,13 @@ void chain_instance_digest(const struct instance_row *instance, unsigned char di
 {
 	crypto_hash_sha256_state state;
 	crypto_hash_sha256_init(&state);
-	hash_text(&state, "instance");
-	hash_number(&state, instance->generation);
-	hash_text(&state, instance->instance_id);
-	hash_text(&state, instance->boot_id);
-	hash_text(&state, instance->host);
-	hash_number(&state, (uint64_t)instance->pid);
-	hash_number(&state, (uint64_t)instance->opened_at_ms);
+	chain_hash_text(&state, "instance");
+	chain_hash_number(&state, instance->generation);
+	chain_hash_text(&state, instance->instance_id);
+	chain_hash_text(&state, instance->boot_id);
+	chain_hash_text(&state, instance->host);
+	chain_hash_number(&state, (uint64_t)instance->pid);
+	chain_hash_number(&state, (uint64_t)instance->opened_at_ms);
 	crypto_hash_sha256_final(&state, digest);
 }
 
@@ -84,15 +87,18 @@ void chain_event_hash(const unsigned char previous[DIGEST_SIZE], struct event_ro
 {
 	crypto_hash_sha256_state state;
 	crypto_hash_sha256_init(&state);
-	hash_text(&state, "event");
-	hash_bytes(&state, previous, DIGEST_SIZE);
-	hash_number(&state, event->sequence);
-	hash_number(&state, (uint64_t)event->at_ms);
-	hash_number(&state, event->generation);
-	hash_number(&state, event->action);
-	hash_number(&state, event->attempt);
-	hash_number(&state, event->state);
-	hash_bytes(&state, event->digest, DIGEST_SIZE);
+	/* Schema 1 knew actions and generations only, and their events are still made as it did. */
+	chain_hash_text(&state, event->noun == NOUN_ACTION ? "event" : "event 2");
+	if (event->noun != NOUN_ACTION)
+		chain_hash_number(&state, event->noun);
+	chain_hash_bytes(&state, previous, DIGEST_SIZE);
+	chain_hash_number(&state, event->sequence);
+	chain_hash_number(&state, (uint64_t)event->at_ms);
+	chain_hash_number(&state, event->generation);
+	chain_hash_number(&state, event->subject);
+	chain_hash_number(&state, event->attempt);
+	chain_hash_number(&state, event->state);
+	chain_hash_bytes(&state, event->digest, DIGEST_SIZE);
 	crypto_hash_sha256_final(&state, event->hash);
 }
 
@@ -101,50 +107,71 @@ void chain_fingerprint(const char *kind, const void *request, size_t length,
 {
 	crypto_hash_sha256_state state;
 	crypto_hash_sha256_init(&state);
-	hash_text(&state, kind);
-	hash_bytes(&state, request, length);
+	chain_hash_text(&state, kind);
+	chain_hash_bytes(&state, request, length);
 	crypto_hash_sha256_final(&state, digest);
 }
 
-/* One transaction; the row's id and the event are settled inside it. */
-static int32_t write_once(orch_journal *journal, struct action_row *row,
-			  const struct expectation *expected, bool begun, orch_error **reterr)
+/* --- puts
+ * ------------------------------------------------------------------------------------------------- */
+
+int32_t chain_put_event(orch_journal *journal, struct event_row *event, orch_error **reterr)
 {
-	int32_t r = begun ? 0 : store_begin(journal, reterr);
+	event->sequence = journal->draft + 1;
+	if (!event->generation)
+		event->generation = journal->generation;
+	chain_event_hash(journal->draft_head, event);
+	return store_put_event(journal, event, reterr);
+}
+
+static uint32_t stored_of(const struct action_row *row)
+{
+	return (row->request.kept ? STORED_REQUEST : 0) | (row->result.kept ? STORED_RESULT : 0) |
+	       (row->stored & STORED_PRUNED);
+}
+
+int32_t chain_put_action(orch_journal *journal, struct action_row *row,
+			 const struct expectation *expected, int64_t at_ms, orch_error **reterr)
+{
+	row->sequence = journal->draft + 1;
+	row->generation = journal->generation;
+	row->updated_at_ms = at_ms;
+	if (!expected)
+		row->created_at_ms = at_ms;
+	row->format = JOURNAL_SCHEMA;
+	row->stored = stored_of(row);
+	int32_t r = store_put_action(journal, row, expected, reterr);
 	if (r < 0)
 		return r;
-	r = store_put_action(journal, row, expected, reterr);
-	if (r < 0)
-		goto failed;
 	struct event_row event = {
-		.sequence = row->sequence,
-		.at_ms = row->updated_at_ms,
-		.generation = row->generation,
-		.action = row->id,
+		.at_ms = orch_realtime_ms(),
+		.noun = NOUN_ACTION,
+		.subject = row->id,
 		.attempt = row->attempt,
 		.state = row->state,
 	};
 	chain_row_digest(row, event.digest);
-	chain_event_hash(journal->head, &event);
-	r = store_put_event(journal, &event, reterr);
-	if (r < 0)
-		goto failed;
-	return store_commit(journal, &event, reterr);
-failed:
-	store_abort(journal);
-	return r;
+	return chain_put_event(journal, &event, reterr);
 }
 
-int32_t chain_write(orch_journal *journal, struct action_row *row,
-		    const struct expectation *expected, bool begun, bool completes,
-		    orch_error **reterr)
-{
-	row->sequence = journal->sequence + 1;
-	row->generation = journal->generation;
-	row->updated_at_ms = orch_realtime_ms();
-	if (!expected)
-		row->created_at_ms = row->updated_at_ms;
+/* --- requests
+ * --------------------------------------------------------------------------------------------- */
 
+static int32_t run_once(orch_journal *journal, struct request *request, orch_error **reterr)
+{
+	int32_t r = store_begin(journal, reterr);
+	if (r < 0)
+		return r;
+	r = request->write(journal, request, reterr);
+	if (r < 0) {
+		store_abort(journal);
+		return r;
+	}
+	return store_commit(journal, reterr);
+}
+
+int32_t chain_run(orch_journal *journal, struct request *request, orch_error **reterr)
+{
 	orch_error *error = NULL;
 	int32_t r;
 	/*
@@ -153,19 +180,19 @@ int32_t chain_write(orch_journal *journal, struct action_row *row,
 	 * that would take more than half of what is kept back is cut: others may have to be written
 	 * down after it. Each turn cuts or releases, so this ends.
 	 */
-	while ((r = write_once(journal, row, expected, begun, &error)) == ORCH_ENOSPC &&
-	       completes) {
-		bool whole = row->result_changed && row->result.kept;
-		uint64_t cost = JOURNAL_RECORD_BYTES + (whole ? row->result.length : 0);
+	store_lock(journal);
+	while ((r = run_once(journal, request, &error)) == ORCH_ENOSPC && request->completes) {
+		bool whole = request->result && request->result->kept;
+		uint64_t cost = JOURNAL_RECORD_BYTES + (whole ? request->result->length : 0);
 		if (whole && cost > (uint64_t)journal->headroom / 2) {
-			if (!payload_cut(&row->result))
+			if (!payload_cut(request->result))
 				break;
 		} else if (!store_headroom_release(journal, cost)) {
 			break;
 		}
 		error = orch_error_free(error);
-		begun = false;
 	}
+	store_unlock(journal);
 	return pass_error(r, error, reterr);
 }
 
@@ -175,25 +202,22 @@ int32_t chain_write_instance(orch_journal *journal, const struct instance_row *i
 	int32_t r = store_begin(journal, reterr);
 	if (r < 0)
 		return r;
-	r = store_put_instance(journal, instance, reterr);
-	if (r < 0)
-		goto failed;
 	struct event_row event = {
-		.sequence = journal->sequence + 1,
 		.at_ms = instance->opened_at_ms,
 		.generation = instance->generation,
+		.noun = NOUN_ACTION,
 	};
 	chain_instance_digest(instance, event.digest);
-	chain_event_hash(journal->head, &event);
-	r = store_put_event(journal, &event, reterr);
-	if (r < 0)
-		goto failed;
-	r = store_commit(journal, &event, reterr);
+	r = store_put_instance(journal, instance, reterr);
+	if (r == 0)
+		r = chain_put_event(journal, &event, reterr);
+	if (r < 0) {
+		store_abort(journal);
+		return r;
+	}
+	r = store_commit(journal, reterr);
 	if (r == 0)
 		journal->generation = instance->generation;
-	return r;
-failed:
-	store_abort(journal);
 	return r;
 }
 

@@ -10,17 +10,34 @@
  *	host.c      which file systems are refused, per operating system
  *	anchor.c    the small file that knows how far the journal got
  *	snapshot.c  a private copy, for opening without writing
+ *	schema.c    the tables, and how an older file gets them
  *	setup.c     SQLite: making, opening, settings, closing; disk space kept back
- *	store.c     SQLite: statements, one transaction per record, poison
- *	chain.c     digests of rows, the hash chain over events
+ *	store.c     SQLite: statements, transactions, poison; the rows of actions and events
+ *	chain.c     digests of rows, the hash chain over events; a request becomes a commit
+ *	writer.c    many requests become one commit; the thread behind the callback forms
+ *	permit.c, timer.c, decision.c, epoch.c
+ *	            rows of their own, chained like actions
+ *	timer-watch.c, linux/clock.c, darwin/clock.c
+ *	            due timers in a context
  *	action.c    handles and their transitions
+ *	begin.c     begin and record
  *	recovery.c  what a new generation does with what it finds
+ *	query.c     looking up
+ *	record.c, watch.c
+ *	            records read back in their order
+ *	prune.c     payloads dropped
+ *	export.c    everything as NDJSON
+ *	backup.c    a whole copy while in use
+ *	restore.c   a journal made of a backup
  *	verify.c    the chain, the rows and the anchor checked
- *	journal.c   open, begin, record, find, each
+ *	journal.c   open and close
  *
- * Every durable commit writes exactly one event; its sequence number is the journal's.
+ * A transaction writes one event for each row that it makes or changes; the last one's sequence number is the
+ * journal's.
  */
 
+#include <pthread.h>
+#include <sodium.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
 
@@ -29,7 +46,7 @@
 #include "core/core-private.h"
 
 #define JOURNAL_APPLICATION_ID 0x6f726368 /* "orch" */
-#define JOURNAL_SCHEMA 1
+#define JOURNAL_SCHEMA 2
 #define JOURNAL_DEFAULT_PAYLOAD_LIMIT (1024u * 1024u)
 #define JOURNAL_MAX_PAYLOAD_LIMIT (256u * 1024u * 1024u)
 /*
@@ -175,22 +192,32 @@ int32_t anchor_read(const char *path, bool *ret_found, struct anchor_point *ret_
 		    orch_error **reterr);
 /* Replaces the file by temp, fsync, rename. */
 int32_t anchor_sync(struct anchor *anchor, const struct anchor_point *point, orch_error **reterr);
-/* Moves it on; synced only every ANCHOR_SYNC_RECORDS. */
-int32_t anchor_move(struct anchor *anchor, const struct anchor_point *point, orch_error **reterr);
+/* Moves it on by so many records; synced only every ANCHOR_SYNC_RECORDS. */
+int32_t anchor_move(struct anchor *anchor, const struct anchor_point *point, uint32_t records,
+		    orch_error **reterr);
 void anchor_close(struct anchor *anchor);
 
 /* --- rows
  * ------------------------------------------------------------------------------------------- */
 
+/* What a row of an action keeps; see action_row.stored. */
+#define STORED_REQUEST 1u
+#define STORED_RESULT 2u
+#define STORED_PRUNED 4u /* dropped by orch_journal_prune() */
+
 struct action_row {
 	uint64_t id;
 	uint64_t sequence; /* of its last event */
+	uint32_t format;   /* the schema that its digest is of */
 	uint32_t policy;
 	uint32_t state;
 	uint32_t attempt;
 	uint64_t generation;
 	int64_t created_at_ms;
 	int64_t updated_at_ms;
+	uint32_t stored;   /* STORED_*; 0 in format 1 */
+	uint64_t permit;   /* id; 0: none */
+	uint64_t decision; /* id of the last one; 0: none */
 	char kind[KIND_MAX + 1];
 	char key[KEY_MAX + 1];
 	size_t fingerprint_length;
@@ -201,12 +228,23 @@ struct action_row {
 	bool result_changed;
 };
 
+/* Whose row an event made. Stored: never renumbered. */
+enum noun {
+	NOUN_ACTION = 0, /* subject 0: a generation registered itself */
+	NOUN_PERMIT = 1,
+	NOUN_TIMER = 2,
+	NOUN_DECISION = 3,
+	NOUN_EPOCH = 4,
+	NOUN_COUNT
+};
+
 struct event_row {
 	uint64_t sequence;
 	int64_t at_ms;
 	uint64_t generation;
-	uint64_t action; /* 0: a generation registered itself */
-	uint32_t attempt;
+	enum noun noun;
+	uint64_t subject; /* id of the row */
+	uint32_t attempt; /* of an action; round of a timer */
 	uint32_t state;
 	unsigned char digest[DIGEST_SIZE]; /* of the row that it made */
 	unsigned char hash[DIGEST_SIZE];
@@ -229,6 +267,7 @@ enum statement {
 	STATEMENT_ADD_INSTANCE,
 	STATEMENT_ADD_ACTION,
 	STATEMENT_UPDATE_ACTION,
+	STATEMENT_UPDATE_OPEN_ACTION,
 	STATEMENT_SET_BODY,
 	STATEMENT_DROP_BODY,
 	STATEMENT_ACTION_BY_KEY,
@@ -238,6 +277,14 @@ enum statement {
 	STATEMENT_ACTIONS,
 	STATEMENT_OPEN_ACTIONS,
 	STATEMENT_COUNT
+};
+
+#define STORE_SQL_MAX 64
+
+/* A statement of another file than store.c, found by the address of its text. */
+struct cached_sql {
+	const char *sql;
+	sqlite3_stmt *statement;
 };
 
 struct orch_journal {
@@ -253,7 +300,11 @@ struct orch_journal {
 	bool wal_known;
 	sqlite3 *db;
 	sqlite3_stmt *statements[STATEMENT_COUNT];
+	struct cached_sql sql[STORE_SQL_MAX];
+	bool migrating; /* the open transaction brings the tables up to JOURNAL_SCHEMA */
 	int wal_frames;
+	/* Recursive; held by whoever uses what is below or SQLite: see store_lock(). */
+	pthread_mutex_t mutex;
 	bool poisoned;
 	char *poison; /* why, for a person; NULL if there was no memory for it */
 
@@ -262,6 +313,9 @@ struct orch_journal {
 	uint64_t generation;
 	uint64_t sequence;
 	unsigned char head[DIGEST_SIZE];
+	uint64_t draft; /* as `sequence` and `head`, with what the open transaction wrote */
+	unsigned char draft_head[DIGEST_SIZE];
+	uint64_t reported; /* on_record knows of it */
 	struct anchor anchor;
 
 	uint64_t payload_limit;
@@ -269,6 +323,14 @@ struct orch_journal {
 	void *userdata;
 	orch_destroy_fn destroy;
 };
+
+/* --- schema.c
+ * --------------------------------------------------------------------------------------- */
+
+/* Makes the tables in an empty database, inside a transaction that is open. An SQLite code. */
+int schema_create(sqlite3 *db);
+/* Brings the tables from `schema` up to JOURNAL_SCHEMA, inside a transaction that is open. An SQLite code. */
+int schema_migrate(sqlite3 *db, int64_t schema);
 
 /* --- setup.c, store.c
  * --------------------------------------------------------------------------------- */
@@ -279,8 +341,23 @@ int32_t store_check_file(const char *path, orch_error **reterr);
 int32_t store_create(const char *path, orch_error **reterr);
 /* Opens the database at `path`, reads settings back, loads id, epoch, generation and head. */
 int32_t store_open(orch_journal *journal, const char *path, orch_error **reterr);
+/*
+ * Where the tables are of an older schema: opens the transaction that brings them up, and leaves it open for the first
+ * record. Sets journal->migrating.
+ */
+int32_t store_migrate(orch_journal *journal, orch_error **reterr);
+/* Ends it without a record. */
+int32_t store_end_migration(orch_journal *journal, orch_error **reterr);
 /* `checkpoint` false leaves the files' bytes as they are. */
 void store_close(orch_journal *journal, bool checkpoint);
+
+/*
+ * Several threads may be in calls. Whoever asks SQLite or looks at the handle's changing members does so between
+ * these, after store_check(): in a forked child the lock may be held by a thread that is not there. A request's
+ * write() runs inside. No callback of the host does. May be nested.
+ */
+void store_lock(orch_journal *journal);
+void store_unlock(orch_journal *journal);
 
 /* ORCH_EFORKED, ORCH_EPOISONED, ORCH_EINVAL for NULL. */
 int32_t store_check(orch_journal *journal, orch_error **reterr);
@@ -295,19 +372,34 @@ int32_t store_fail(orch_journal *journal, int result, const char *what, orch_err
 int32_t store_statement(orch_journal *journal, enum statement which, sqlite3_stmt **ret_statement,
 			orch_error **reterr);
 
+/* The same for SQL that lives elsewhere: `sql` has to be the same static text each time. */
+int32_t store_sql(orch_journal *journal, const char *sql, sqlite3_stmt **ret_statement,
+		  orch_error **reterr);
+/* Runs a statement that gives no rows and resets it. An SQLite code. */
+int store_run(sqlite3_stmt *statement);
+/* The error for what store_run() answered inside a transaction. Poisons, unless it certainly left the files alone. */
+int32_t store_write_failed(orch_journal *journal, int result, const char *what,
+			   orch_error **reterr);
+/* Binds without copying: what is bound outlives the step, and store_run() takes the bindings off again. */
+void store_bind_number(sqlite3_stmt *statement, int index, uint64_t number);
+void store_bind_blob(sqlite3_stmt *statement, int index, const void *bytes, size_t length);
+void store_bind_text(sqlite3_stmt *statement, int index, const char *text);
+/* False: NULL, too long for `size`, or with a NUL in it. */
+bool store_load_text(sqlite3_stmt *statement, int column, char *text, size_t size);
+
 /* One transaction: begin, any of the puts, then commit or abort. */
 int32_t store_begin(orch_journal *journal, orch_error **reterr);
 /*
- * Makes it durable, then moves the anchor and calls on_record. `event` is what the transaction
- * wrote. ORCH_ENOSPC: nothing is recorded and the handle is well; ORCH_EPOISONED: not known what is
- * recorded.
+ * Makes it durable, then moves the anchor and calls on_record. Where nothing was put it only ends the transaction.
+ * ORCH_ENOSPC: nothing is recorded and the handle is well; ORCH_EPOISONED: not known what is recorded.
  */
-int32_t store_commit(orch_journal *journal, const struct event_row *event, orch_error **reterr);
+int32_t store_commit(orch_journal *journal, orch_error **reterr);
 void store_abort(orch_journal *journal);
 
 /* `expected` NULL inserts and sets row->id. ORCH_ESTATE: another transition was first. */
 int32_t store_put_action(orch_journal *journal, struct action_row *row,
 			 const struct expectation *expected, orch_error **reterr);
+/* The event that follows the draft's last one; moves the draft on. */
 int32_t store_put_event(orch_journal *journal, const struct event_row *event, orch_error **reterr);
 int32_t store_put_instance(orch_journal *journal, const struct instance_row *instance,
 			   orch_error **reterr);
@@ -358,14 +450,35 @@ void chain_fingerprint(const char *kind, const void *request, size_t length,
 		       unsigned char digest[DIGEST_SIZE]);
 
 /*
- * Writes `row` (with state, attempt and payloads as they shall become) as this generation's next
- * record: stamps it, compares, writes row and event, commits. With `begun` the transaction is open
- * already. Where the disk is full and `completes` is set, the headroom is used, and at last the
- * result is cut.
+ * A request is what one call asks for, as a function that runs inside a transaction and puts its records. It may run
+ * again after an abort, and then has to come to the same: what it loads it loads anew. When it fails, what it had put
+ * is rolled back.
  */
-int32_t chain_write(orch_journal *journal, struct action_row *row,
-		    const struct expectation *expected, bool begun, bool completes,
-		    orch_error **reterr);
+struct request {
+	int32_t (*write)(orch_journal *journal, struct request *request, orch_error **reterr);
+	bool completes;		/* tells what happened: on a full disk it may use what is kept back */
+	struct payload *result; /* is cut at last where the disk is full; NULL: nothing can be */
+};
+
+/* One transaction with this request. Errors as of store_begin(), its own, and as of store_commit(). */
+int32_t chain_run(orch_journal *journal, struct request *request, orch_error **reterr);
+
+/* The puts; each is a row and its event, inside a transaction. */
+
+/* Stamps the row: sequence, generation, format, what is stored, and `updated_at_ms` = `at_ms`. */
+int32_t chain_put_action(orch_journal *journal, struct action_row *row,
+			 const struct expectation *expected, int64_t at_ms, orch_error **reterr);
+/*
+ * The event of another row. The caller fills noun, subject, attempt, state, at_ms and the digest, which is over a row
+ * that has `sequence` = journal->draft + 1; the rest is filled in here.
+ */
+int32_t chain_put_event(orch_journal *journal, struct event_row *event, orch_error **reterr);
+
+/* The digests of other rows are made with these: little-endian 64-bit numbers, length-counted bytes. */
+void chain_hash_number(crypto_hash_sha256_state *state, uint64_t number);
+void chain_hash_bytes(crypto_hash_sha256_state *state, const void *bytes, size_t length);
+void chain_hash_text(crypto_hash_sha256_state *state, const char *text);
+
 /* The record that a new generation writes first. */
 int32_t chain_write_instance(orch_journal *journal, const struct instance_row *instance,
 			     orch_error **reterr);
@@ -377,5 +490,23 @@ int32_t chain_check_anchor(orch_journal *journal, const char *anchor_path, orch_
 
 /* Takes the row over (also on failure). NULL: out of memory. */
 orch_action *action_new(orch_journal *journal, struct action_row *row);
+
+/* --- permit.c, timer.c, decision.c, epoch.c: what verify.c asks of each
+ * ------------------------------------------------ */
+
+/*
+ * The digest of row `id` as it is stored, and the sequence number of the event that made it. ORCH_ENOENT without an
+ * error text if there is none, ORCH_ECORRUPT if it cannot be read.
+ */
+typedef int32_t row_digest_fn(orch_journal *journal, uint64_t id, uint64_t *ret_sequence,
+			      unsigned char digest[DIGEST_SIZE], orch_error **reterr);
+row_digest_fn permit_digest, timer_digest, decision_digest, epoch_digest;
+
+/* --- begin.c
+ * ---------------------------------------------------------------------------------------- */
+
+/* 1..255 bytes of UTF-8. */
+bool key_is_valid(const char *key);
+bool kind_is_valid(const char *kind);
 
 #endif

@@ -11,12 +11,6 @@ void orch_journal_opts_init(struct orch_journal_opts *opts, uint32_t size)
 	orch_opts_init(opts, size, &defaults, sizeof(defaults));
 }
 
-void orch_action_opts_init(struct orch_action_opts *opts, uint32_t size)
-{
-	const struct orch_action_opts defaults = {.policy = ORCH_POLICY_NEVER_REPEAT};
-	orch_opts_init(opts, size, &defaults, sizeof(defaults));
-}
-
 /* --- open and close
  * ------------------------------------------------------------------------------------- */
 
@@ -28,6 +22,7 @@ static void journal_free(orch_journal *journal)
 	free(journal->wal_path);
 	free(journal->headroom_path);
 	free(journal->poison);
+	pthread_mutex_destroy(&journal->mutex);
 	free(journal);
 }
 
@@ -161,8 +156,13 @@ static int32_t register_generation(orch_journal *journal, orch_error **reterr)
 	store_headroom_take(journal); /* without it nothing is dispatched; recovery still runs */
 	orch_error *error = NULL;
 	while ((r = chain_write_instance(journal, &instance, &error)) == ORCH_ENOSPC &&
-	       store_headroom_release(journal, JOURNAL_RECORD_BYTES))
+	       store_headroom_release(journal, JOURNAL_RECORD_BYTES)) {
 		error = orch_error_free(error);
+		/* What was rolled back may have held the migration. */
+		r = store_migrate(journal, &error);
+		if (r < 0)
+			break;
+	}
 	return pass_error(r, error, reterr);
 }
 
@@ -189,6 +189,7 @@ static int32_t open_writable(orch_journal *journal, const char *lock_path, orch_
 	if (r == 0)
 		r = register_generation(journal, reterr);
 	if (r < 0) {
+		store_abort(journal);
 		store_close(journal, false);
 		struct stat status;
 		if (stat(journal->wal_path, &status) == 0 && status.st_size == 0)
@@ -212,6 +213,8 @@ static int32_t open_read_only(orch_journal *journal, const char *lock_path, orch
 		r = store_open(journal, snapshot.path, reterr);
 		snapshot_remove(&snapshot);
 	}
+	if (r == 0 && journal->migrating) /* in the copy, which is nobody else's */
+		r = store_end_migration(journal, reterr);
 	if (r == 0 && journal->anchor.path)
 		r = chain_check_anchor(journal, journal->anchor.path, reterr);
 	lock_release(&journal->lock);
@@ -257,6 +260,15 @@ static int32_t journal_open(const struct orch_journal_opts *opts, orch_journal *
 				  : open_writable(journal, lock_path, reterr);
 }
 
+static void mutex_init(pthread_mutex_t *mutex)
+{
+	pthread_mutexattr_t recursive;
+	pthread_mutexattr_init(&recursive);
+	pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+	pthread_mutex_init(mutex, &recursive);
+	pthread_mutexattr_destroy(&recursive);
+}
+
 int32_t orch_journal_open(const struct orch_journal_opts *opts, orch_journal **ret_journal,
 			  orch_error **reterr)
 {
@@ -271,6 +283,7 @@ int32_t orch_journal_open(const struct orch_journal_opts *opts, orch_journal **r
 	}
 	if (r == 0) {
 		atomic_init(&journal->references, 1);
+		mutex_init(&journal->mutex);
 		journal->pid = getpid();
 		journal->lock.fd = -1;
 		journal->anchor.fd = -1;
@@ -293,325 +306,12 @@ uint64_t orch_journal_generation(const orch_journal *journal)
 	return journal ? journal->generation : 0;
 }
 
+uint64_t orch_journal_epoch(const orch_journal *journal)
+{
+	return journal ? journal->epoch : 0;
+}
+
 uint64_t orch_journal_sequence(const orch_journal *journal)
 {
 	return journal ? journal->sequence : 0;
-}
-
-/* --- begin and record
- * ------------------------------------------------------------------------------------- */
-
-/* RFC 3629: shortest form, no surrogates, nothing above U+10FFFF. */
-static bool is_utf8(const char *text)
-{
-	const unsigned char *at = (const unsigned char *)text;
-	while (*at) {
-		unsigned char lead = *at++;
-		if (lead < 0x80)
-			continue;
-		int more = lead >= 0xc2 && lead <= 0xdf	  ? 1
-			   : lead >= 0xe0 && lead <= 0xef ? 2
-			   : lead >= 0xf0 && lead <= 0xf4 ? 3
-							  : 0;
-		if (!more || (lead == 0xe0 && *at < 0xa0) || (lead == 0xed && *at > 0x9f) ||
-		    (lead == 0xf0 && *at < 0x90) || (lead == 0xf4 && *at > 0x8f))
-			return false;
-		for (; more; more--)
-			if ((*at++ & 0xc0) != 0x80)
-				return false;
-	}
-	return true;
-}
-
-static int32_t check_names(const char *kind, const char *key, orch_error **reterr)
-{
-	size_t length = kind ? strlen(kind) : 0;
-	if (length < 1 || length > KIND_MAX ||
-	    strspn(kind, "abcdefghijklmnopqrstuvwxyz0123456789._-") != length)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
-				 "the kind \"%s\" is not 1 to %d characters of a-z 0-9 . _ -",
-				 kind ? kind : "(NULL)", KIND_MAX);
-	length = key ? strlen(key) : 0;
-	if (length < 1 || length > KEY_MAX || !is_utf8(key))
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
-				 "the key of a %s is not 1 to %d bytes of UTF-8", kind, KEY_MAX);
-	return 0;
-}
-
-/* Turns what a caller gives into the row of a first attempt. */
-static int32_t prepare_row(orch_journal *journal, const struct orch_action_opts *opts,
-			   uint32_t state, struct action_row *row, orch_error **reterr)
-{
-	memset(row, 0, sizeof(*row));
-	int32_t r = check_names(opts->kind, opts->key, reterr);
-	if (r < 0)
-		return r;
-	if (opts->request_length && !opts->request)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
-				 "the request is NULL with a length of %zu", opts->request_length);
-	if (opts->request_length > journal->payload_limit)
-		return orch_fail(reterr, ORCH_ETOOBIG, 0, NULL,
-				 "the request of %s has %zu bytes, the journal's payload_limit is "
-				 "%llu: store "
-				 "it elsewhere and journal its digest",
-				 opts->key, opts->request_length,
-				 (unsigned long long)journal->payload_limit);
-	strcpy(row->kind, opts->kind);
-	strcpy(row->key, opts->key);
-	row->policy = opts->policy ? opts->policy : ORCH_POLICY_NEVER_REPEAT;
-	row->state = state;
-	row->attempt = 1;
-	if (opts->fingerprint) {
-		row->fingerprint_length = opts->fingerprint_length;
-		memcpy(row->fingerprint, opts->fingerprint, opts->fingerprint_length);
-	} else {
-		row->fingerprint_length = DIGEST_SIZE;
-		chain_fingerprint(opts->kind, opts->request, opts->request_length,
-				  row->fingerprint);
-	}
-	if (!payload_set(&row->request, opts->request, opts->request_length,
-			 journal->payload_limit))
-		return orch_fail_memory(reterr);
-	row->request_changed = row->request.length > 0;
-	return 0;
-}
-
-static bool same_request(const struct action_row *recorded, const struct action_row *asked)
-{
-	return strcmp(recorded->kind, asked->kind) == 0 &&
-	       recorded->fingerprint_length == asked->fingerprint_length &&
-	       memcmp(recorded->fingerprint, asked->fingerprint, asked->fingerprint_length) == 0;
-}
-
-static int32_t conflict(const struct action_row *recorded, orch_error **reterr)
-{
-	return orch_fail(reterr, ORCH_ECONFLICT, 0, NULL,
-			 "the key %s is taken by another %s (%s): a new request needs a new key",
-			 recorded->key, recorded->kind, orch_action_state_name(recorded->state));
-}
-
-static uint32_t outcome_of(const orch_journal *journal, const struct action_row *recorded)
-{
-	bool own = recorded->generation == journal->generation;
-	switch (recorded->state) {
-	case ORCH_ACTION_INTENT: /* an earlier generation's was never dispatched */
-		return own ? ORCH_BEGIN_ATTACHED : ORCH_BEGIN_FRESH;
-	case ORCH_ACTION_DISPATCHED:
-		return own ? ORCH_BEGIN_ATTACHED : ORCH_BEGIN_AMBIGUOUS;
-	case ORCH_ACTION_OBSERVED:
-	case ORCH_ACTION_CONFIRMED:
-		return ORCH_BEGIN_REPLAY;
-	case ORCH_ACTION_FAILED:
-		return ORCH_BEGIN_FRESH;
-	default: /* UNKNOWN, HANDED_OVER, ABANDONED: not for the caller to do again */
-		return ORCH_BEGIN_AMBIGUOUS;
-	}
-}
-
-/* The next attempt of what is known not to have happened. The policy stays as it was recorded. */
-static void next_attempt(struct action_row *recorded, struct action_row *asked)
-{
-	recorded->state = ORCH_ACTION_INTENT;
-	recorded->attempt++;
-	payload_clear(&recorded->result);
-	recorded->result_changed = true;
-	payload_clear(&recorded->request);
-	recorded->request = asked->request;
-	recorded->request_changed = true;
-	memset(&asked->request, 0, sizeof(asked->request));
-}
-
-/* Inside the transaction; ends it. `row` is what was asked for and becomes what is recorded. */
-static int32_t begin_row(orch_journal *journal, struct action_row *row, uint32_t *outcome,
-			 orch_error **reterr)
-{
-	struct action_row recorded = {0};
-	int32_t r = store_action_by_key(journal, row->key, &recorded, reterr);
-	bool found = r == 0;
-	if (r < 0 && r != ORCH_ENOENT)
-		goto abort;
-	if (found && !same_request(&recorded, row)) {
-		*outcome = ORCH_BEGIN_CONFLICT;
-		r = conflict(&recorded, reterr);
-		goto abort;
-	}
-	*outcome = found ? outcome_of(journal, &recorded) : ORCH_BEGIN_FRESH;
-	if (*outcome == ORCH_BEGIN_FRESH) {
-		if (!store_headroom_take(journal)) {
-			r = orch_fail(reterr, ORCH_ENOSPC, 0, "headroom",
-				      "%s: the disk has no room left for the outcome, so %s is not "
-				      "begun: "
-				      "free some",
-				      journal->path, row->key);
-			goto abort;
-		}
-		struct expectation expected = {recorded.state, recorded.attempt,
-					       recorded.generation};
-		if (found)
-			next_attempt(&recorded, row);
-		r = chain_write(journal, found ? &recorded : row, found ? &expected : NULL, true,
-				false, reterr);
-	} else {
-		r = 0;
-		store_abort(journal);
-	}
-	if (r == 0 && found) {
-		action_row_clear(row);
-		*row = recorded;
-	} else {
-		action_row_clear(&recorded);
-	}
-	return r;
-abort:
-	store_abort(journal);
-	action_row_clear(&recorded);
-	return r;
-}
-
-static int32_t check_action_opts(const struct orch_action_opts *opts, orch_error **reterr)
-{
-	if (opts->flags || opts->reserved)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
-				 "orch_action_opts.flags and .reserved have to be 0");
-	if (opts->policy > ORCH_POLICY_NEVER_REPEAT)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
-				 "orch_action_opts.policy %u is not an ORCH_POLICY_*",
-				 opts->policy);
-	if (opts->fingerprint
-		    ? opts->fingerprint_length < 1 || opts->fingerprint_length > FINGERPRINT_MAX
-		    : opts->fingerprint_length != 0)
-		return orch_fail(
-			reterr, ORCH_EINVAL, 0, NULL,
-			"orch_action_opts.fingerprint_length is %zu: 1 to %d bytes, or 0 with NULL",
-			opts->fingerprint_length, FINGERPRINT_MAX);
-	return 0;
-}
-
-int32_t orch_journal_begin(orch_journal *journal, const struct orch_action_opts *opts,
-			   uint32_t *ret_outcome, orch_action **ret_action, orch_error **reterr)
-{
-	struct orch_action_opts known;
-	struct action_row row;
-	uint32_t outcome = 0;
-	int32_t r = store_check_writable(journal, reterr);
-	if (r < 0)
-		return r;
-	r = orch_opts_read(opts, &known, sizeof(known), "orch_action_opts", reterr);
-	if (r < 0)
-		return r;
-	if (!ret_outcome || !ret_action)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "ret_outcome or ret_action is NULL");
-	r = check_action_opts(&known, reterr);
-	if (r < 0)
-		return r;
-	r = prepare_row(journal, &known, ORCH_ACTION_INTENT, &row, reterr);
-	if (r < 0)
-		return r;
-	r = store_begin(journal, reterr);
-	if (r == 0)
-		r = begin_row(journal, &row, &outcome, reterr);
-	if (r < 0) {
-		action_row_clear(&row);
-		if (outcome == ORCH_BEGIN_CONFLICT)
-			*ret_outcome = outcome;
-		return r;
-	}
-	orch_action *action = action_new(journal, &row);
-	if (!action)
-		return orch_fail_memory(reterr);
-	*ret_outcome = outcome;
-	*ret_action = action;
-	return 0;
-}
-
-int32_t orch_journal_record(orch_journal *journal, const char *kind, const char *key,
-			    const void *payload, size_t payload_length, int32_t *ret_fresh,
-			    orch_error **reterr)
-{
-	struct orch_action_opts opts;
-	struct action_row row, recorded;
-	bool found = false;
-	int32_t r = store_check_writable(journal, reterr);
-	if (r < 0)
-		return r;
-	orch_action_opts_init(&opts, sizeof(opts));
-	opts.kind = kind;
-	opts.key = key;
-	opts.request = payload;
-	opts.request_length = payload_length;
-	r = prepare_row(journal, &opts, ORCH_ACTION_CONFIRMED, &row, reterr);
-	if (r < 0)
-		return r;
-	r = store_begin(journal, reterr);
-	if (r < 0)
-		goto out;
-	r = store_action_by_key(journal, key, &recorded, reterr);
-	found = r == 0;
-	if (found) {
-		r = same_request(&recorded, &row) ? 0 : conflict(&recorded, reterr);
-		action_row_clear(&recorded);
-	} else if (r == ORCH_ENOENT) {
-		r = chain_write(journal, &row, NULL, true, false, reterr);
-		goto out;
-	}
-	store_abort(journal);
-out:
-	action_row_clear(&row);
-	if (r == 0 && ret_fresh)
-		*ret_fresh = !found;
-	return r;
-}
-
-/* --- look up
- * ------------------------------------------------------------------------------------------------
- */
-
-int32_t orch_journal_find(orch_journal *journal, const char *key, orch_action **ret_action,
-			  orch_error **reterr)
-{
-	struct action_row row;
-	int32_t r = store_check(journal, reterr);
-	if (r < 0)
-		return r;
-	if (!key || !ret_action)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "key or ret_action is NULL");
-	r = store_action_by_key(journal, key, &row, reterr);
-	if (r == ORCH_ENOENT)
-		return orch_fail(reterr, r, 0, NULL, "%s has no action with the key %s",
-				 journal->path, key);
-	if (r < 0)
-		return r;
-	orch_action *action = action_new(journal, &row);
-	if (!action)
-		return orch_fail_memory(reterr);
-	*ret_action = action;
-	return 0;
-}
-
-int32_t orch_journal_each(orch_journal *journal, const char *kind_prefix, orch_action_fn fn,
-			  void *userdata, orch_error **reterr)
-{
-	int32_t r = store_check(journal, reterr);
-	if (r < 0)
-		return r;
-	if (!fn)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "the callback is NULL");
-	_cleanup_free_ uint64_t *ids = NULL;
-	size_t count = 0;
-	r = store_ids(journal, STATEMENT_ACTIONS, kind_prefix, &ids, &count, reterr);
-	/* One by one, so that the callback may move actions on. */
-	for (size_t i = 0; r == 0 && i < count; i++) {
-		struct action_row row;
-		r = store_check(journal, reterr);
-		if (r == 0)
-			r = store_action_by_id(journal, ids[i], &row, reterr);
-		if (r < 0)
-			return r;
-		orch_action *action = action_new(journal, &row);
-		if (!action)
-			return orch_fail_memory(reterr);
-		r = fn(userdata, action);
-		orch_action_unref(action);
-	}
-	return r;
 }

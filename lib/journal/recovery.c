@@ -164,15 +164,29 @@ static int32_t write_text(orch_recovery *recovery, orch_error **reterr)
 	return 0;
 }
 
-int32_t orch_journal_recover(orch_journal *journal, const char *kind_prefix, orch_probe_fn probe,
-			     void *userdata, orch_recovery **ret_recovery, orch_error **reterr)
+void orch_recover_opts_init(struct orch_recover_opts *opts, uint32_t size)
 {
+	const struct orch_recover_opts defaults = {0};
+	orch_opts_init(opts, size, &defaults, sizeof(defaults));
+}
+
+int32_t orch_journal_recover(orch_journal *journal, const struct orch_recover_opts *opts,
+			     orch_recovery **ret_recovery, orch_error **reterr)
+{
+	struct orch_recover_opts known;
 	int32_t r = store_check_writable(journal, reterr);
+	if (r == 0)
+		r = orch_opts_read(opts, &known, sizeof(known), "orch_recover_opts", reterr);
 	if (r < 0)
 		return r;
+	const char *kind_prefix = known.kind_prefix;
+	orch_probe_fn probe = known.probe;
+	void *userdata = known.userdata;
 	_cleanup_free_ uint64_t *ids = NULL;
 	size_t count = 0;
+	store_lock(journal);
 	r = store_ids(journal, STATEMENT_OPEN_ACTIONS, kind_prefix, &ids, &count, reterr);
+	store_unlock(journal);
 	if (r < 0)
 		return r;
 	orch_recovery *recovery = calloc(1, sizeof(*recovery));
@@ -185,8 +199,11 @@ int32_t orch_journal_recover(orch_journal *journal, const char *kind_prefix, orc
 	for (size_t i = 0; i < count; i++) {
 		struct action_row loaded;
 		r = store_check(journal, reterr);
-		if (r == 0)
+		if (r == 0) {
+			store_lock(journal);
 			r = store_action_by_id(journal, ids[i], &loaded, reterr);
+			store_unlock(journal);
+		}
 		if (r < 0)
 			goto failed;
 		if (!still_open(journal, &loaded)) {

@@ -9,29 +9,6 @@
 
 /* Making, opening and closing the database, and the disk space kept back for it. */
 
-static const char schema_sql[] =
-	"BEGIN IMMEDIATE;"
-	"CREATE TABLE journal (one INTEGER PRIMARY KEY CHECK (one = 1), id BLOB NOT NULL,"
-	" epoch INTEGER NOT NULL, created_at_ms INTEGER NOT NULL) STRICT;"
-	"CREATE TABLE instance (generation INTEGER PRIMARY KEY, instance_id TEXT NOT NULL,"
-	" boot_id TEXT NOT NULL, host TEXT NOT NULL, pid INTEGER NOT NULL,"
-	" opened_at_ms INTEGER NOT NULL) STRICT;"
-	"CREATE TABLE action (id INTEGER PRIMARY KEY, sequence INTEGER NOT NULL, kind TEXT NOT "
-	"NULL,"
-	" key TEXT NOT NULL UNIQUE, policy INTEGER NOT NULL, fingerprint BLOB NOT NULL,"
-	" state INTEGER NOT NULL, attempt INTEGER NOT NULL, generation INTEGER NOT NULL,"
-	" created_at_ms INTEGER NOT NULL, updated_at_ms INTEGER NOT NULL,"
-	" request_length INTEGER NOT NULL, request_digest BLOB,"
-	" result_length INTEGER NOT NULL, result_digest BLOB) STRICT;"
-	/* Recovery looks at the open ones only: INTENT, DISPATCHED, OBSERVED, UNKNOWN. */
-	"CREATE INDEX action_open ON action (id) WHERE state IN (1, 2, 3, 6);"
-	/* The request of action N is 2 N, its result 2 N + 1. Apart, so that a transition does not
-	 * write them again and they can be dropped without the mark that the action was done. */
-	"CREATE TABLE body (id INTEGER PRIMARY KEY, bytes BLOB NOT NULL) STRICT;"
-	"CREATE TABLE event (sequence INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL,"
-	" generation INTEGER NOT NULL, action INTEGER NOT NULL, attempt INTEGER NOT NULL,"
-	" state INTEGER NOT NULL, digest BLOB NOT NULL, hash BLOB NOT NULL) STRICT;";
-
 static uint32_t big_endian(const unsigned char *bytes)
 {
 	return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 |
@@ -83,9 +60,8 @@ static int create_database(const char *path, char **ret_text)
 	unsigned char id[16];
 	randombytes_buf(id, sizeof(id));
 	_cleanup_free_ char *end =
-		orch_strdup_printf("PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT; "
-				   "PRAGMA journal_mode = WAL",
-				   JOURNAL_APPLICATION_ID, JOURNAL_SCHEMA);
+		orch_strdup_printf("PRAGMA application_id = %d; COMMIT; PRAGMA journal_mode = WAL",
+				   JOURNAL_APPLICATION_ID);
 	if (!end)
 		return SQLITE_NOMEM;
 	int result =
@@ -95,7 +71,9 @@ static int create_database(const char *path, char **ret_text)
 				      "PRAGMA locking_mode = EXCLUSIVE; PRAGMA synchronous = FULL",
 				      NULL, NULL, NULL);
 	if (result == SQLITE_OK)
-		result = sqlite3_exec(db, schema_sql, NULL, NULL, NULL);
+		result = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+	if (result == SQLITE_OK)
+		result = schema_create(db);
 	if (result == SQLITE_OK)
 		result = sqlite3_prepare_v2(db, "INSERT INTO journal VALUES (1, ?1, 1, ?2)", -1,
 					    &statement, NULL);
@@ -231,12 +209,10 @@ static const struct setting settings[] = {
 	{"PRAGMA journal_size_limit = 16777216", "16777216"},
 };
 
-/* One row of two values; ORCH_ECORRUPT if there is none. */
-static int32_t load_identity(orch_journal *journal, orch_error **reterr)
+static int32_t load_schema(orch_journal *journal, int64_t *ret_schema, orch_error **reterr)
 {
 	sqlite3_stmt *statement = NULL;
 	int64_t schema = 0;
-	bool found = false;
 	int result = sqlite3_prepare_v2(journal->db, "PRAGMA user_version", -1, &statement, NULL);
 	if (result == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW)
 		schema = sqlite3_column_int64(statement, 0);
@@ -246,8 +222,47 @@ static int32_t load_identity(orch_journal *journal, orch_error **reterr)
 	/* The header was looked at before; this one counts what is still in the log. */
 	if (schema > JOURNAL_SCHEMA)
 		return newer_schema(journal->path, schema, reterr);
+	if (schema < 1)
+		return orch_fail(reterr, ORCH_ECORRUPT, 0, "identity", "%s has lost its identity",
+				 journal->path);
+	*ret_schema = schema;
+	return 0;
+}
 
-	result = sqlite3_prepare_v2(
+/*
+ * Begins the transaction that brings the tables up. It is left open: whoever opens a journal for writing ends it with
+ * the registration of its generation, so that a refusal leaves the file as it was.
+ */
+int32_t store_migrate(orch_journal *journal, orch_error **reterr)
+{
+	int64_t schema = 0;
+	int32_t r = load_schema(journal, &schema, reterr);
+	if (r < 0 || schema == JOURNAL_SCHEMA)
+		return r;
+	journal->migrating = true;
+	int result = sqlite3_exec(journal->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+	if (result == SQLITE_OK)
+		result = schema_migrate(journal->db, schema);
+	if (result == SQLITE_OK)
+		return 0;
+	r = store_fail(journal, result, "migration", reterr);
+	store_abort(journal);
+	return r;
+}
+
+int32_t store_end_migration(orch_journal *journal, orch_error **reterr)
+{
+	int result = sqlite3_exec(journal->db, "COMMIT", NULL, NULL, NULL);
+	journal->migrating = false;
+	return result == SQLITE_OK ? 0 : store_fail(journal, result, "migration", reterr);
+}
+
+/* One row of two values; ORCH_ECORRUPT if there is none. */
+static int32_t load_identity(orch_journal *journal, orch_error **reterr)
+{
+	sqlite3_stmt *statement = NULL;
+	bool found = false;
+	int result = sqlite3_prepare_v2(
 		journal->db,
 		"SELECT id, epoch, (SELECT coalesce(max(generation), 0) FROM instance)"
 		" FROM journal WHERE one = 1",
@@ -262,7 +277,7 @@ static int32_t load_identity(orch_journal *journal, orch_error **reterr)
 	result = store_finalize(statement, result);
 	if (result != SQLITE_OK)
 		return store_fail(journal, result, "identity", reterr);
-	if (!found || schema < 1)
+	if (!found)
 		return orch_fail(reterr, ORCH_ECORRUPT, 0, "identity", "%s has lost its identity",
 				 journal->path);
 	return 0;
@@ -317,8 +332,13 @@ int32_t store_open(orch_journal *journal, const char *path, orch_error **reterr)
 	if (r < 0)
 		return r;
 	sqlite3_wal_hook(journal->db, on_wal, journal);
-	r = load_identity(journal, reterr);
-	return r < 0 ? r : load_head(journal, reterr);
+	r = store_migrate(journal, reterr);
+	if (r == 0)
+		r = load_identity(journal, reterr);
+	if (r == 0)
+		r = load_head(journal, reterr);
+	journal->reported = journal->sequence;
+	return r;
 }
 
 void store_close(orch_journal *journal, bool checkpoint)
@@ -328,6 +348,10 @@ void store_close(orch_journal *journal, bool checkpoint)
 	for (int i = 0; i < STATEMENT_COUNT; i++) {
 		sqlite3_finalize(journal->statements[i]);
 		journal->statements[i] = NULL;
+	}
+	for (int i = 0; i < STORE_SQL_MAX; i++) {
+		sqlite3_finalize(journal->sql[i].statement);
+		journal->sql[i] = (struct cached_sql){0};
 	}
 	sqlite3_db_config(journal->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, checkpoint ? 0 : 1, NULL);
 	sqlite3_close(journal->db);

@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 
 #include "journal-private.h"
 
-#define EVENT_COLUMNS "sequence, at_ms, generation, action, attempt, state, digest, hash"
+#define EVENT_COLUMNS "sequence, at_ms, generation, action, attempt, state, digest, hash, noun"
 #define ACTION_QUERY                                                                               \
 	"SELECT a.id, a.sequence, a.kind, a.key, a.policy, a.fingerprint, a.state, a.attempt,"     \
 	" a.generation, a.created_at_ms, a.updated_at_ms, a.request_length, a.request_digest,"     \
-	" a.result_length, a.result_digest, q.bytes, r.bytes FROM action a"                        \
+	" a.result_length, a.result_digest, q.bytes, r.bytes, a.format, a.stored, a.permit,"       \
+	" a.decision FROM action a"                                                                \
 	" LEFT JOIN body q ON q.id = 2 * a.id LEFT JOIN body r ON r.id = 2 * a.id + 1"
+
+#define UPDATE_ACTION                                                                              \
+	"UPDATE action SET sequence = ?1, state = ?2, attempt = ?3, generation = ?4,"              \
+	" updated_at_ms = ?5, request_length = ?6, request_digest = ?7, result_length = ?8,"       \
+	" result_digest = ?9, format = ?10, stored = ?11, permit = ?12, decision = ?13"
+#define UPDATE_WHERE " WHERE id = ?15 AND state = ?16 AND attempt = ?17 AND generation = ?18"
 
 static const char *const statement_sql[STATEMENT_COUNT] = {
 	[STATEMENT_BEGIN] = "BEGIN IMMEDIATE",
@@ -19,21 +27,18 @@ static const char *const statement_sql[STATEMENT_COUNT] = {
 	[STATEMENT_HEAD] = "SELECT " EVENT_COLUMNS " FROM event ORDER BY sequence DESC LIMIT 1",
 	[STATEMENT_EVENT_AT] = "SELECT " EVENT_COLUMNS " FROM event WHERE sequence = ?1",
 	[STATEMENT_ADD_EVENT] =
-		"INSERT INTO event (" EVENT_COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+		"INSERT INTO event (" EVENT_COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
 	[STATEMENT_ADD_INSTANCE] =
 		"INSERT INTO instance (generation, instance_id, boot_id, host, pid,"
 		" opened_at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
 	[STATEMENT_ADD_ACTION] =
 		"INSERT INTO action (sequence, state, attempt, generation, updated_at_ms, "
-		"request_length,"
-		" request_digest, result_length, result_digest, kind, key, policy, fingerprint,"
-		" created_at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, "
-		"?14)",
-	[STATEMENT_UPDATE_ACTION] =
-		"UPDATE action SET sequence = ?1, state = ?2, attempt = ?3, generation = ?4,"
-		" updated_at_ms = ?5, request_length = ?6, request_digest = ?7, result_length = ?8,"
-		" result_digest = ?9 WHERE id = ?10 AND state = ?11 AND attempt = ?12 AND "
-		"generation = ?13",
+		"request_length, request_digest, result_length, result_digest, format, stored, permit, "
+		"decision, open, kind, key, policy, fingerprint, created_at_ms) VALUES (?1, ?2, ?3, ?4, "
+		"?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+	[STATEMENT_UPDATE_ACTION] = UPDATE_ACTION UPDATE_WHERE,
+	/* Naming `open` makes SQLite write its index as well. */
+	[STATEMENT_UPDATE_OPEN_ACTION] = UPDATE_ACTION ", open = ?14" UPDATE_WHERE,
 	[STATEMENT_SET_BODY] = "INSERT OR REPLACE INTO body (id, bytes) VALUES (?1, ?2)",
 	[STATEMENT_DROP_BODY] = "DELETE FROM body WHERE id = ?1",
 	[STATEMENT_ACTION_BY_KEY] = ACTION_QUERY " WHERE a.key = ?1",
@@ -42,7 +47,7 @@ static const char *const statement_sql[STATEMENT_COUNT] = {
 	[STATEMENT_INSTANCE] = "SELECT instance_id, boot_id, host, pid, opened_at_ms FROM instance"
 			       " WHERE generation = ?1",
 	[STATEMENT_ACTIONS] = "SELECT id, kind FROM action ORDER BY id",
-	[STATEMENT_OPEN_ACTIONS] = "SELECT id, kind FROM action WHERE state IN (1, 2, 3, 6)"
+	[STATEMENT_OPEN_ACTIONS] = "SELECT id, kind FROM action WHERE open = 1"
 				   " AND (state = 6 OR generation < ?1) ORDER BY id",
 };
 
@@ -133,8 +138,8 @@ int32_t store_fail(orch_journal *journal, int result, const char *what, orch_err
 
 /* An answer inside a transaction. Only what certainly left the files alone leaves the handle well.
  */
-static int32_t write_failed(orch_journal *journal, int result, const char *what,
-			    orch_error **reterr)
+int32_t store_write_failed(orch_journal *journal, int result, const char *what,
+			   orch_error **reterr)
 {
 	int32_t r = store_fail(journal, result, what, reterr);
 	if (r != ORCH_ENOSPC && r != ORCH_ENOMEM)
@@ -160,8 +165,29 @@ int32_t store_statement(orch_journal *journal, enum statement which, sqlite3_stm
 	return 0;
 }
 
-/* Runs a statement that gives no rows. */
-static int run(sqlite3_stmt *statement)
+int32_t store_sql(orch_journal *journal, const char *sql, sqlite3_stmt **ret_statement,
+		  orch_error **reterr)
+{
+	struct cached_sql *slot = journal->sql;
+	while (slot < journal->sql + STORE_SQL_MAX && slot->sql && slot->sql != sql)
+		slot++;
+	assert(slot < journal->sql + STORE_SQL_MAX);
+	*ret_statement = NULL;
+	if (slot->statement) {
+		sqlite3_reset(slot->statement);
+		sqlite3_clear_bindings(slot->statement);
+	} else {
+		int result = sqlite3_prepare_v3(journal->db, sql, -1, SQLITE_PREPARE_PERSISTENT,
+						&slot->statement, NULL);
+		if (result != SQLITE_OK)
+			return store_fail(journal, result, "prepare", reterr);
+		slot->sql = sql;
+	}
+	*ret_statement = slot->statement;
+	return 0;
+}
+
+int store_run(sqlite3_stmt *statement)
 {
 	int result = sqlite3_step(statement);
 	sqlite3_reset(statement);
@@ -206,21 +232,36 @@ int32_t store_begin(orch_journal *journal, orch_error **reterr)
 	int32_t r = check_files(journal, reterr);
 	if (r < 0)
 		return r;
+	journal->draft = journal->sequence;
+	memcpy(journal->draft_head, journal->head, DIGEST_SIZE);
+	/* The first record of a migrated journal goes into the transaction that migrates it. */
+	if (journal->migrating && !sqlite3_get_autocommit(journal->db))
+		return 0;
 	sqlite3_stmt *statement;
 	r = store_statement(journal, STATEMENT_BEGIN, &statement, reterr);
 	if (r < 0)
 		return r;
-	int result = run(statement);
-	return result == SQLITE_OK ? 0 : write_failed(journal, result, "begin", reterr);
+	int result = store_run(statement);
+	return result == SQLITE_OK ? 0 : store_write_failed(journal, result, "begin", reterr);
+}
+
+void store_lock(orch_journal *journal)
+{
+	pthread_mutex_lock(&journal->mutex);
+}
+
+void store_unlock(orch_journal *journal)
+{
+	pthread_mutex_unlock(&journal->mutex);
 }
 
 void store_abort(orch_journal *journal)
 {
-	if (sqlite3_get_autocommit(journal->db))
+	if (!journal->db || sqlite3_get_autocommit(journal->db))
 		return;
 	sqlite3_stmt *statement;
 	if (store_statement(journal, STATEMENT_ROLLBACK, &statement, NULL) == 0)
-		run(statement);
+		store_run(statement);
 	if (!sqlite3_get_autocommit(journal->db))
 		store_poison(journal, "a transaction could not be rolled back");
 }
@@ -238,15 +279,25 @@ static void checkpoint(orch_journal *journal)
 	/* A full disk is tried again after the next record: the log holds everything until then. */
 }
 
-int32_t store_commit(orch_journal *journal, const struct event_row *event, orch_error **reterr)
+static void report(orch_journal *journal)
 {
+	while (journal->on_record && journal->reported < journal->sequence)
+		journal->on_record(journal->userdata, ++journal->reported);
+}
+
+int32_t store_commit(orch_journal *journal, orch_error **reterr)
+{
+	if (journal->draft == journal->sequence) {
+		store_abort(journal);
+		return 0;
+	}
 	sqlite3_stmt *statement;
 	int32_t r = store_statement(journal, STATEMENT_COMMIT, &statement, reterr);
 	if (r < 0) {
 		store_abort(journal);
 		return r;
 	}
-	int result = run(statement);
+	int result = store_run(statement);
 	if ((result & 0xff) == SQLITE_FULL) {
 		/* The write that failed came before the last frame of the transaction was complete,
 		 * and before any sync: it does not count, now or after a crash. */
@@ -263,22 +314,23 @@ int32_t store_commit(orch_journal *journal, const struct event_row *event, orch_
 		store_abort(journal);
 		return r;
 	}
+	journal->migrating = false;
 	r = check_files(journal, reterr);
 	if (r < 0)
 		return r;
 
-	journal->sequence = event->sequence;
-	memcpy(journal->head, event->hash, DIGEST_SIZE);
+	uint32_t records = (uint32_t)(journal->draft - journal->sequence);
+	journal->sequence = journal->draft;
+	memcpy(journal->head, journal->draft_head, DIGEST_SIZE);
 	if (!journal->wal_known)
 		journal->wal_known = file_identity_read(journal->wal_path, &journal->wal);
-	struct anchor_point point = {.epoch = journal->epoch, .sequence = event->sequence};
-	memcpy(point.hash, event->hash, DIGEST_SIZE);
+	struct anchor_point point = {.epoch = journal->epoch, .sequence = journal->sequence};
+	memcpy(point.hash, journal->head, DIGEST_SIZE);
 	/* The record is durable, so the call succeeds; but nothing follows without the anchor. */
-	if (journal->anchor.fd >= 0 && anchor_move(&journal->anchor, &point, NULL) < 0)
+	if (journal->anchor.fd >= 0 && anchor_move(&journal->anchor, &point, records, NULL) < 0)
 		store_poison(journal, "the anchor could not be written");
 	checkpoint(journal);
-	if (journal->on_record)
-		journal->on_record(journal->userdata, event->sequence);
+	report(journal);
 	return 0;
 }
 
@@ -286,27 +338,27 @@ int32_t store_commit(orch_journal *journal, const struct event_row *event, orch_
  * -----------------------------------------------------------------------------------------------
  */
 
-static void bind_number(sqlite3_stmt *statement, int index, uint64_t number)
+void store_bind_number(sqlite3_stmt *statement, int index, uint64_t number)
 {
 	sqlite3_bind_int64(statement, index, (sqlite3_int64)number);
 }
 
-/* Without a copy: what is bound outlives the step, and run() takes the bindings off again. */
-static void bind_blob(sqlite3_stmt *statement, int index, const void *bytes, size_t length)
+/* Without a copy: what is bound outlives the step, and store_run() takes the bindings off again. */
+void store_bind_blob(sqlite3_stmt *statement, int index, const void *bytes, size_t length)
 {
 	sqlite3_bind_blob64(statement, index, bytes, length, SQLITE_STATIC);
 }
 
-static void bind_text(sqlite3_stmt *statement, int index, const char *text)
+void store_bind_text(sqlite3_stmt *statement, int index, const char *text)
 {
 	sqlite3_bind_text(statement, index, text, -1, SQLITE_STATIC);
 }
 
 static void bind_payload(sqlite3_stmt *statement, int index, const struct payload *payload)
 {
-	bind_number(statement, index, payload->length);
+	store_bind_number(statement, index, payload->length);
 	if (payload->length)
-		bind_blob(statement, index + 1, payload->digest, DIGEST_SIZE);
+		store_bind_blob(statement, index + 1, payload->digest, DIGEST_SIZE);
 }
 
 static int32_t put_body(orch_journal *journal, uint64_t id, const struct payload *payload,
@@ -317,44 +369,74 @@ static int32_t put_body(orch_journal *journal, uint64_t id, const struct payload
 	int32_t r = store_statement(journal, which, &statement, reterr);
 	if (r < 0)
 		return r;
-	bind_number(statement, 1, id);
+	store_bind_number(statement, 1, id);
 	if (payload->kept)
-		bind_blob(statement, 2, payload->body->bytes, payload->body->length);
-	int result = run(statement);
-	return result == SQLITE_OK ? 0 : write_failed(journal, result, "body", reterr);
+		store_bind_blob(statement, 2, payload->body->bytes, payload->body->length);
+	int result = store_run(statement);
+	return result == SQLITE_OK ? 0 : store_write_failed(journal, result, "body", reterr);
+}
+
+/* What the index of open actions knows of a state. */
+static uint64_t open_of(uint32_t state)
+{
+	switch (state) {
+	case ORCH_ACTION_INTENT:
+	case ORCH_ACTION_DISPATCHED:
+	case ORCH_ACTION_OBSERVED:
+	case ORCH_ACTION_UNKNOWN:
+		return 1;
+	case ORCH_ACTION_HANDED_OVER:
+		return 2;
+	default:
+		return 0;
+	}
+}
+
+static enum statement action_statement(const struct action_row *row,
+				       const struct expectation *expected)
+{
+	if (!expected)
+		return STATEMENT_ADD_ACTION;
+	return open_of(expected->state) == open_of(row->state) ? STATEMENT_UPDATE_ACTION
+							       : STATEMENT_UPDATE_OPEN_ACTION;
 }
 
 int32_t store_put_action(orch_journal *journal, struct action_row *row,
 			 const struct expectation *expected, orch_error **reterr)
 {
+	enum statement which = action_statement(row, expected);
 	sqlite3_stmt *statement;
-	int32_t r =
-		store_statement(journal, expected ? STATEMENT_UPDATE_ACTION : STATEMENT_ADD_ACTION,
-				&statement, reterr);
+	int32_t r = store_statement(journal, which, &statement, reterr);
 	if (r < 0)
 		return r;
-	bind_number(statement, 1, row->sequence);
-	bind_number(statement, 2, row->state);
-	bind_number(statement, 3, row->attempt);
-	bind_number(statement, 4, row->generation);
-	bind_number(statement, 5, (uint64_t)row->updated_at_ms);
+	store_bind_number(statement, 1, row->sequence);
+	store_bind_number(statement, 2, row->state);
+	store_bind_number(statement, 3, row->attempt);
+	store_bind_number(statement, 4, row->generation);
+	store_bind_number(statement, 5, (uint64_t)row->updated_at_ms);
 	bind_payload(statement, 6, &row->request);
 	bind_payload(statement, 8, &row->result);
+	store_bind_number(statement, 10, row->format);
+	store_bind_number(statement, 11, row->stored);
+	store_bind_number(statement, 12, row->permit);
+	store_bind_number(statement, 13, row->decision);
+	if (which != STATEMENT_UPDATE_ACTION)
+		store_bind_number(statement, 14, open_of(row->state));
 	if (expected) {
-		bind_number(statement, 10, row->id);
-		bind_number(statement, 11, expected->state);
-		bind_number(statement, 12, expected->attempt);
-		bind_number(statement, 13, expected->generation);
+		store_bind_number(statement, 15, row->id);
+		store_bind_number(statement, 16, expected->state);
+		store_bind_number(statement, 17, expected->attempt);
+		store_bind_number(statement, 18, expected->generation);
 	} else {
-		bind_text(statement, 10, row->kind);
-		bind_text(statement, 11, row->key);
-		bind_number(statement, 12, row->policy);
-		bind_blob(statement, 13, row->fingerprint, row->fingerprint_length);
-		bind_number(statement, 14, (uint64_t)row->created_at_ms);
+		store_bind_text(statement, 15, row->kind);
+		store_bind_text(statement, 16, row->key);
+		store_bind_number(statement, 17, row->policy);
+		store_bind_blob(statement, 18, row->fingerprint, row->fingerprint_length);
+		store_bind_number(statement, 19, (uint64_t)row->created_at_ms);
 	}
-	int result = run(statement);
+	int result = store_run(statement);
 	if (result != SQLITE_OK)
-		return write_failed(journal, result, "action", reterr);
+		return store_write_failed(journal, result, "action", reterr);
 	if (expected && sqlite3_changes(journal->db) != 1)
 		return orch_fail(
 			reterr, ORCH_ESTATE, 0, NULL,
@@ -376,16 +458,21 @@ int32_t store_put_event(orch_journal *journal, const struct event_row *event, or
 	int32_t r = store_statement(journal, STATEMENT_ADD_EVENT, &statement, reterr);
 	if (r < 0)
 		return r;
-	bind_number(statement, 1, event->sequence);
-	bind_number(statement, 2, (uint64_t)event->at_ms);
-	bind_number(statement, 3, event->generation);
-	bind_number(statement, 4, event->action);
-	bind_number(statement, 5, event->attempt);
-	bind_number(statement, 6, event->state);
-	bind_blob(statement, 7, event->digest, DIGEST_SIZE);
-	bind_blob(statement, 8, event->hash, DIGEST_SIZE);
-	int result = run(statement);
-	return result == SQLITE_OK ? 0 : write_failed(journal, result, "event", reterr);
+	store_bind_number(statement, 1, event->sequence);
+	store_bind_number(statement, 2, (uint64_t)event->at_ms);
+	store_bind_number(statement, 3, event->generation);
+	store_bind_number(statement, 4, event->subject);
+	store_bind_number(statement, 5, event->attempt);
+	store_bind_number(statement, 6, event->state);
+	store_bind_blob(statement, 7, event->digest, DIGEST_SIZE);
+	store_bind_blob(statement, 8, event->hash, DIGEST_SIZE);
+	store_bind_number(statement, 9, event->noun);
+	int result = store_run(statement);
+	if (result != SQLITE_OK)
+		return store_write_failed(journal, result, "event", reterr);
+	journal->draft = event->sequence;
+	memcpy(journal->draft_head, event->hash, DIGEST_SIZE);
+	return 0;
 }
 
 int32_t store_put_instance(orch_journal *journal, const struct instance_row *instance,
@@ -395,14 +482,14 @@ int32_t store_put_instance(orch_journal *journal, const struct instance_row *ins
 	int32_t r = store_statement(journal, STATEMENT_ADD_INSTANCE, &statement, reterr);
 	if (r < 0)
 		return r;
-	bind_number(statement, 1, instance->generation);
-	bind_text(statement, 2, instance->instance_id);
-	bind_text(statement, 3, instance->boot_id);
-	bind_text(statement, 4, instance->host);
-	bind_number(statement, 5, (uint64_t)instance->pid);
-	bind_number(statement, 6, (uint64_t)instance->opened_at_ms);
-	int result = run(statement);
-	return result == SQLITE_OK ? 0 : write_failed(journal, result, "instance", reterr);
+	store_bind_number(statement, 1, instance->generation);
+	store_bind_text(statement, 2, instance->instance_id);
+	store_bind_text(statement, 3, instance->boot_id);
+	store_bind_text(statement, 4, instance->host);
+	store_bind_number(statement, 5, (uint64_t)instance->pid);
+	store_bind_number(statement, 6, (uint64_t)instance->opened_at_ms);
+	int result = store_run(statement);
+	return result == SQLITE_OK ? 0 : store_write_failed(journal, result, "instance", reterr);
 }
 
 void action_row_clear(struct action_row *row)
@@ -411,7 +498,7 @@ void action_row_clear(struct action_row *row)
 	payload_clear(&row->result);
 }
 
-static bool load_text(sqlite3_stmt *statement, int column, char *text, size_t size)
+bool store_load_text(sqlite3_stmt *statement, int column, char *text, size_t size)
 {
 	const unsigned char *stored = sqlite3_column_text(statement, column);
 	size_t length = (size_t)sqlite3_column_bytes(statement, column);
@@ -449,11 +536,15 @@ static int32_t load_action(sqlite3_stmt *statement, struct action_row *row)
 	row->updated_at_ms = sqlite3_column_int64(statement, 10);
 	const void *fingerprint = sqlite3_column_blob(statement, 5);
 	row->fingerprint_length = (size_t)sqlite3_column_bytes(statement, 5);
-	if (!load_text(statement, 2, row->kind, sizeof(row->kind)) ||
-	    !load_text(statement, 3, row->key, sizeof(row->key)) || !fingerprint ||
+	if (!store_load_text(statement, 2, row->kind, sizeof(row->kind)) ||
+	    !store_load_text(statement, 3, row->key, sizeof(row->key)) || !fingerprint ||
 	    row->fingerprint_length > FINGERPRINT_MAX)
 		return ORCH_ECORRUPT;
 	memcpy(row->fingerprint, fingerprint, row->fingerprint_length);
+	row->format = (uint32_t)sqlite3_column_int64(statement, 17);
+	row->stored = (uint32_t)sqlite3_column_int64(statement, 18);
+	row->permit = (uint64_t)sqlite3_column_int64(statement, 19);
+	row->decision = (uint64_t)sqlite3_column_int64(statement, 20);
 	int32_t r = load_payload(statement, 11, 15, &row->request);
 	return r < 0 ? r : load_payload(statement, 13, 16, &row->result);
 }
@@ -497,7 +588,7 @@ int32_t store_action_by_key(orch_journal *journal, const char *key, struct actio
 	int32_t r = store_statement(journal, STATEMENT_ACTION_BY_KEY, &statement, reterr);
 	if (r < 0)
 		return r;
-	bind_text(statement, 1, key);
+	store_bind_text(statement, 1, key);
 	return find_action(journal, statement, ret_row, reterr);
 }
 
@@ -508,7 +599,7 @@ int32_t store_action_by_id(orch_journal *journal, uint64_t id, struct action_row
 	int32_t r = store_statement(journal, STATEMENT_ACTION_BY_ID, &statement, reterr);
 	if (r < 0)
 		return r;
-	bind_number(statement, 1, id);
+	store_bind_number(statement, 1, id);
 	return find_action(journal, statement, ret_row, reterr);
 }
 
@@ -517,9 +608,10 @@ bool event_row_load(sqlite3_stmt *statement, struct event_row *event)
 	event->sequence = (uint64_t)sqlite3_column_int64(statement, 0);
 	event->at_ms = sqlite3_column_int64(statement, 1);
 	event->generation = (uint64_t)sqlite3_column_int64(statement, 2);
-	event->action = (uint64_t)sqlite3_column_int64(statement, 3);
+	event->subject = (uint64_t)sqlite3_column_int64(statement, 3);
 	event->attempt = (uint32_t)sqlite3_column_int64(statement, 4);
 	event->state = (uint32_t)sqlite3_column_int64(statement, 5);
+	event->noun = (enum noun)sqlite3_column_int64(statement, 8);
 	const void *digest = sqlite3_column_blob(statement, 6);
 	const void *hash = sqlite3_column_blob(statement, 7);
 	if (sqlite3_column_bytes(statement, 6) != DIGEST_SIZE ||
@@ -540,7 +632,7 @@ int32_t store_event_at(orch_journal *journal, uint64_t sequence, struct event_ro
 	if (r < 0)
 		return r;
 	if (sequence != UINT64_MAX)
-		bind_number(statement, 1, sequence);
+		store_bind_number(statement, 1, sequence);
 	int result = sqlite3_step(statement);
 	if (result == SQLITE_DONE)
 		r = ORCH_ENOENT;
@@ -564,7 +656,7 @@ int32_t store_ids(orch_journal *journal, enum statement which, const char *kind_
 	if (r < 0)
 		return r;
 	if (which == STATEMENT_OPEN_ACTIONS)
-		bind_number(statement, 1, journal->generation);
+		store_bind_number(statement, 1, journal->generation);
 	size_t prefix_length = kind_prefix ? strlen(kind_prefix) : 0, count = 0, capacity = 0;
 	_cleanup_free_ uint64_t *ids = NULL;
 	int result;

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <sodium.h>
-
 #include "journal-private.h"
 
 struct walk {
 	unsigned char hash[DIGEST_SIZE]; /* of the last event that fitted */
 	uint64_t events;
 	uint64_t instances; /* rows that an event accounts for */
-	uint64_t actions;
+	uint64_t rows[NOUN_COUNT];
 	uint64_t bodies;
 };
 
@@ -70,7 +68,7 @@ static int32_t check_action(orch_journal *journal, const struct event_row *event
 	int32_t r = store_statement(journal, STATEMENT_ACTION_SEQUENCE, &statement, reterr);
 	if (r < 0)
 		return r;
-	sqlite3_bind_int64(statement, 1, (sqlite3_int64)event->action);
+	sqlite3_bind_int64(statement, 1, (sqlite3_int64)event->subject);
 	uint64_t last = sqlite3_step(statement) == SQLITE_ROW
 				? (uint64_t)sqlite3_column_int64(statement, 0)
 				: 0;
@@ -84,7 +82,7 @@ static int32_t check_action(orch_journal *journal, const struct event_row *event
 
 	struct action_row row;
 	orch_error *error = NULL;
-	r = store_action_by_id(journal, event->action, &row, &error);
+	r = store_action_by_id(journal, event->subject, &row, &error);
 	if (r == ORCH_ECORRUPT || r == ORCH_ENOENT) {
 		orch_error_free(error);
 		return misfit(journal, event->sequence, "its action is damaged", reterr);
@@ -93,13 +91,57 @@ static int32_t check_action(orch_journal *journal, const struct event_row *event
 		return pass_error(r, error, reterr);
 	unsigned char digest[DIGEST_SIZE];
 	chain_row_digest(&row, digest);
+	uint32_t kept = (row.request.kept ? STORED_REQUEST : 0) |
+			(row.result.kept ? STORED_RESULT : 0);
 	bool fits = memcmp(digest, event->digest, DIGEST_SIZE) == 0 && row.state == event->state &&
+		    (row.format == 1 || (row.stored & (STORED_REQUEST | STORED_RESULT)) == kept) &&
 		    row.attempt == event->attempt && row.generation == event->generation &&
 		    payload_fits(&row.request) && payload_fits(&row.result);
-	walk->actions++;
+	walk->rows[NOUN_ACTION]++;
 	walk->bodies += row.request.kept + row.result.kept;
 	action_row_clear(&row);
 	return fits ? 0 : misfit(journal, event->sequence, "its action was changed", reterr);
+}
+
+/* The same for what is no action. */
+static int32_t check_row(orch_journal *journal, const struct event_row *event, struct walk *walk,
+			 orch_error **reterr)
+{
+	static row_digest_fn *const digest_of[NOUN_COUNT] = {
+		[NOUN_PERMIT] = permit_digest,
+		[NOUN_TIMER] = timer_digest,
+		[NOUN_DECISION] = decision_digest,
+		[NOUN_EPOCH] = epoch_digest,
+	};
+	if (event->noun <= NOUN_ACTION || event->noun >= NOUN_COUNT)
+		return misfit(journal, event->sequence, "what it is about is not known", reterr);
+	unsigned char digest[DIGEST_SIZE];
+	uint64_t last = 0;
+	orch_error *error = NULL;
+	int32_t r = digest_of[event->noun](journal, event->subject, &last, digest, &error);
+	if (r == ORCH_ECORRUPT || r == ORCH_ENOENT || (r == 0 && last < event->sequence)) {
+		orch_error_free(error);
+		return misfit(journal, event->sequence,
+			      r == 0 ? "its row is older than it" : "its row is missing or damaged",
+			      reterr);
+	}
+	if (r < 0)
+		return pass_error(r, error, reterr);
+	if (last > event->sequence)
+		return 0;
+	walk->rows[event->noun]++;
+	return memcmp(digest, event->digest, DIGEST_SIZE) == 0
+		       ? 0
+		       : misfit(journal, event->sequence, "its row was changed", reterr);
+}
+
+static int32_t check_subject(orch_journal *journal, const struct event_row *event,
+			     struct walk *walk, orch_error **reterr)
+{
+	if (event->noun != NOUN_ACTION)
+		return check_row(journal, event, walk, reterr);
+	return event->subject ? check_action(journal, event, walk, reterr)
+			      : check_instance(journal, event, walk, reterr);
 }
 
 static int32_t check_events(orch_journal *journal, struct walk *walk, orch_error **reterr)
@@ -123,8 +165,7 @@ static int32_t check_events(orch_journal *journal, struct walk *walk, orch_error
 				      reterr);
 		memcpy(walk->hash, stored, DIGEST_SIZE);
 		walk->events++;
-		r = event.action ? check_action(journal, &event, walk, reterr)
-				 : check_instance(journal, &event, walk, reterr);
+		r = check_subject(journal, &event, walk, reterr);
 		if (r < 0)
 			return r;
 	}
@@ -134,19 +175,23 @@ static int32_t check_events(orch_journal *journal, struct walk *walk, orch_error
 /* Rows that no event accounts for. */
 static int32_t check_counts(orch_journal *journal, const struct walk *walk, orch_error **reterr)
 {
+	const uint64_t counted[] = {
+		walk->events,		   walk->rows[NOUN_ACTION],   walk->instances,
+		walk->bodies,		   walk->rows[NOUN_PERMIT],   walk->rows[NOUN_TIMER],
+		walk->rows[NOUN_DECISION], walk->rows[NOUN_EPOCH],    1,
+	};
 	sqlite3_stmt *statement = NULL;
 	int result = sqlite3_prepare_v2(
 		journal->db,
 		"SELECT (SELECT count(*) FROM event), (SELECT count(*) FROM action),"
 		" (SELECT count(*) FROM instance), (SELECT count(*) FROM body),"
+		" (SELECT count(*) FROM permit), (SELECT count(*) FROM timer),"
+		" (SELECT count(*) FROM decision), (SELECT count(*) FROM epoch),"
 		" (SELECT count(*) FROM journal)",
 		-1, &statement, NULL);
-	bool fits = result == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW &&
-		    (uint64_t)sqlite3_column_int64(statement, 0) == walk->events &&
-		    (uint64_t)sqlite3_column_int64(statement, 1) == walk->actions &&
-		    (uint64_t)sqlite3_column_int64(statement, 2) == walk->instances &&
-		    (uint64_t)sqlite3_column_int64(statement, 3) == walk->bodies &&
-		    sqlite3_column_int64(statement, 4) == 1;
+	bool fits = result == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW;
+	for (size_t i = 0; fits && i < sizeof(counted) / sizeof(counted[0]); i++)
+		fits = (uint64_t)sqlite3_column_int64(statement, (int)i) == counted[i];
 	result = store_finalize(statement, result);
 	if (result != SQLITE_OK)
 		return store_fail(journal, result, "verify", reterr);
@@ -176,24 +221,32 @@ static int32_t check_pages(orch_journal *journal, orch_error **reterr)
 	return r == 0 && result != SQLITE_OK ? store_fail(journal, result, "verify", reterr) : r;
 }
 
-int32_t orch_journal_verify(orch_journal *journal, uint64_t *ret_records, orch_error **reterr)
+static int32_t verify(orch_journal *journal, struct walk *walk, orch_error **reterr)
 {
-	int32_t r = store_check(journal, reterr);
-	if (r < 0)
-		return r;
 	/* What is on the disk is asked, not what the page cache remembers. */
 	sqlite3_db_release_memory(journal->db);
-	struct walk walk = {0};
-	r = check_events(journal, &walk, reterr);
-	if (r == 0 && memcmp(walk.hash, journal->head, DIGEST_SIZE) != 0)
+	int32_t r = check_events(journal, walk, reterr);
+	if (r == 0 && memcmp(walk->hash, journal->head, DIGEST_SIZE) != 0)
 		r = misfit(journal, journal->sequence, "it is not the one that was written last",
 			   reterr);
 	if (r == 0)
-		r = check_counts(journal, &walk, reterr);
+		r = check_counts(journal, walk, reterr);
 	if (r == 0)
 		r = check_pages(journal, reterr);
 	if (r == 0 && journal->anchor.path)
 		r = chain_check_anchor(journal, journal->anchor.path, reterr);
+	return r;
+}
+
+int32_t orch_journal_verify(orch_journal *journal, uint64_t *ret_records, orch_error **reterr)
+{
+	struct walk walk = {0};
+	int32_t r = store_check(journal, reterr);
+	if (r < 0)
+		return r;
+	store_lock(journal);
+	r = verify(journal, &walk, reterr);
+	store_unlock(journal);
 	if (r < 0)
 		return r;
 	if (ret_records)

@@ -485,8 +485,12 @@ static int32_t recover_actions(orch_pipeline *p, orch_error **reterr)
 	int32_t code = rows ? 0 : orch_fail_memory(reterr);
 	for (size_t i = 0; code == 0 && i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		orch_recovery *recovery = NULL;
-		code = orch_journal_recover(p->journal, kinds[i], orch_broker_probe, p->broker,
-					    &recovery, reterr);
+		struct orch_recover_opts opts;
+		orch_recover_opts_init(&opts, sizeof(opts));
+		opts.kind_prefix = kinds[i];
+		opts.probe = orch_broker_probe;
+		opts.userdata = p->broker;
+		code = orch_journal_recover(p->journal, &opts, &recovery, reterr);
 		if (code == 0)
 			code = recovery_rows(recovery, rows, reterr);
 		orch_recovery_unref(recovery);

@@ -92,7 +92,11 @@ static int recover(const char *path)
 		return 1;
 	double opened = bench_now();
 	uint64_t before = orch_journal_sequence(journal);
-	if (orch_journal_recover(journal, NULL, probe, &asked, &recovery, &error) < 0) {
+	struct orch_recover_opts opts;
+	orch_recover_opts_init(&opts, sizeof(opts));
+	opts.probe = probe;
+	opts.userdata = &asked;
+	if (orch_journal_recover(journal, &opts, &recovery, &error) < 0) {
 		journal_fail(path, error);
 		return 1;
 	}

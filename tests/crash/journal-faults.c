@@ -230,7 +230,7 @@ static int judge(int at_least, int at_most, const char *what, unsigned at)
 		      "%s at %u: acknowledged %d steps, and the file tells others", what, at,
 		      at_least);
 	/* And it can be worked with. */
-	OK(orch_journal_recover(journal, NULL, NULL, NULL, NULL, &error));
+	OK(kit_recover(journal, NULL, NULL, NULL, NULL, &error));
 	OK(orch_journal_record(journal, "test.record", "after", NULL, 0, NULL, &error));
 	orch_journal_unref(journal);
 	return count;
@@ -403,7 +403,7 @@ START_TEST(a_failed_sync_poisons)
 	ck_assert_uint_eq(orch_action_state(action), ORCH_ACTION_DISPATCHED);
 	FAILS(ORCH_EPOISONED, orch_action_observe(action, "r", 1, &error));
 	FAILS(ORCH_EPOISONED, orch_journal_verify(journal, NULL, &error));
-	FAILS(ORCH_EPOISONED, orch_journal_recover(journal, NULL, NULL, NULL, NULL, &error));
+	FAILS(ORCH_EPOISONED, kit_recover(journal, NULL, NULL, NULL, NULL, &error));
 	FAILS(ORCH_EPOISONED,
 	      orch_journal_each(journal, NULL, (orch_action_fn)abort, NULL, &error));
 	orch_action_unref(action);
@@ -478,7 +478,7 @@ static void work(void *userdata)
 {
 	orch_journal *journal = NULL;
 	OK(kit_open_with(&journal, 0, anchor_path, note_record, userdata, &error));
-	OK(orch_journal_recover(journal, NULL, truthful_probe, NULL, NULL, &error));
+	OK(kit_recover(journal, NULL, truthful_probe, NULL, NULL, &error));
 	for (int i = 0; i < 4; i++) {
 		uint32_t outcome;
 		orch_action *action = NULL;

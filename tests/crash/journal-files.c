@@ -151,7 +151,7 @@ static void use_in_child(void *userdata)
 	FAILS(ORCH_EFORKED, orch_journal_record(journal, "k", "n", NULL, 0, NULL, &error));
 	FAILS(ORCH_EFORKED, orch_journal_find(journal, "k", &action, &error));
 	FAILS(ORCH_EFORKED, orch_journal_each(journal, NULL, (orch_action_fn)abort, NULL, &error));
-	FAILS(ORCH_EFORKED, orch_journal_recover(journal, NULL, NULL, NULL, NULL, &error));
+	FAILS(ORCH_EFORKED, kit_recover(journal, NULL, NULL, NULL, NULL, &error));
 	FAILS(ORCH_EFORKED, orch_journal_verify(journal, NULL, &error));
 	FAILS(ORCH_EFORKED, orch_action_resolve(inherited->action, 1, NULL, 0, &error));
 	for (uint32_t state = 2; state <= 8; state++)
@@ -391,15 +391,15 @@ START_TEST(a_newer_schema)
 	orch_action_unref(make(journal, "k", 0, ORCH_ACTION_CONFIRMED));
 	orch_journal_unref(journal);
 	struct file good = slurp(journal_path), newer = slurp(journal_path);
-	newer.bytes[63] = 2; /* user_version */
+	newer.bytes[63] = 99; /* user_version */
 	spill(journal_path, &newer);
 	refused_both(ORCH_ESCHEMA);
 	spill(journal_path, &good);
 	orch_journal_unref(open_journal());
 	/* A newer version that was killed left its version number in the log only. */
-	sql("PRAGMA user_version = 2");
+	sql("PRAGMA user_version = 99");
 	struct file header = slurp(journal_path);
-	ck_assert_int_eq(header.bytes[63], 1);
+	ck_assert_int_eq(header.bytes[63], 2);
 	ck_assert(slurp(wal_path).length > 0);
 	refused_both(ORCH_ESCHEMA);
 }
@@ -521,7 +521,7 @@ static void read_it(void)
 	FAILS(ORCH_ESTATE, orch_action_observe(action, NULL, 0, &error));
 	FAILS(ORCH_ESTATE, kit_begin(journal, "done", 0, "request", &outcome, &other, &error));
 	FAILS(ORCH_ESTATE, orch_journal_record(journal, "k", "n", NULL, 0, NULL, &error));
-	FAILS(ORCH_ESTATE, orch_journal_recover(journal, NULL, NULL, NULL, NULL, &error));
+	FAILS(ORCH_ESTATE, kit_recover(journal, NULL, NULL, NULL, NULL, &error));
 	orch_action_unref(action);
 	orch_journal_unref(journal);
 }

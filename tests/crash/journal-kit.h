@@ -157,6 +157,17 @@ static inline orch_action *begin(orch_journal *journal, const char *key, uint32_
 	return action;
 }
 
+static inline int32_t kit_recover(orch_journal *journal, const char *kind_prefix, orch_probe_fn probe,
+				  void *userdata, orch_recovery **recovery, orch_error **reterr)
+{
+	struct orch_recover_opts opts;
+	orch_recover_opts_init(&opts, sizeof(opts));
+	opts.kind_prefix = kind_prefix;
+	opts.probe = probe;
+	opts.userdata = userdata;
+	return orch_journal_recover(journal, &opts, recovery, reterr);
+}
+
 static inline orch_action *find(orch_journal *journal, const char *key)
 {
 	orch_action *action = NULL;

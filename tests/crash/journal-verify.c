@@ -86,10 +86,9 @@ START_TEST(each_changed_row)
 		"INSERT INTO body VALUES (5, x'00')",
 		"DELETE FROM action WHERE key = 'done'",
 		"INSERT INTO action SELECT 77, sequence, kind, 'new', policy, fingerprint, state, "
-		"attempt,"
-		" generation, created_at_ms, updated_at_ms, request_length, request_digest, "
-		"result_length,"
-		" result_digest FROM action WHERE key = 'done'",
+		"attempt, generation, created_at_ms, updated_at_ms, request_length, request_digest, "
+		"result_length, result_digest, format, stored, permit, decision, open FROM action "
+		"WHERE key = 'done'",
 		"DELETE FROM event WHERE sequence = 3",
 		"DELETE FROM event WHERE sequence = 7",
 		"UPDATE event SET state = 5 WHERE sequence = 4",

@@ -266,9 +266,12 @@ START_TEST(recovery_asks_by_the_recorded_address)
 	orch_action *action;
 	leave_in_flight();
 	restart();
-	ck_assert_int_eq(orch_journal_recover(fixture->journal, "notify.", orch_broker_probe,
-					      fixture->broker, &recovery, NULL),
-			 0);
+	struct orch_recover_opts opts;
+	orch_recover_opts_init(&opts, sizeof(opts));
+	opts.kind_prefix = "notify.";
+	opts.probe = orch_broker_probe;
+	opts.userdata = fixture->broker;
+	ck_assert_int_eq(orch_journal_recover(fixture->journal, &opts, &recovery, NULL), 0);
 	ck_assert_uint_eq(orch_recovery_count(recovery), 1);
 	ck_assert_int_eq(orch_recovery_row(recovery, 0, &action, &before, &probe, NULL), 0);
 	ck_assert_uint_eq(before, ORCH_ACTION_UNKNOWN);

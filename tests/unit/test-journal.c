@@ -357,7 +357,7 @@ static void recover_one(uint32_t state, uint32_t policy, uint32_t answer, bool o
 	}
 	struct probing probing = {.answer = answer};
 	orch_recovery *recovery = NULL;
-	OK(orch_journal_recover(journal, NULL, probe, &probing, &recovery, &error));
+	OK(kit_recover(journal, NULL, probe, &probing, &recovery, &error));
 	uint32_t expected = decided(state, policy, answer, own);
 	bool probes = expected && policy != ORCH_POLICY_REPEATABLE &&
 		      (state == ORCH_ACTION_DISPATCHED || state == ORCH_ACTION_UNKNOWN);
@@ -405,15 +405,15 @@ START_TEST(recovery_of_one_kind_and_without_a_probe)
 	orch_journal_unref(journal);
 	journal = open_journal();
 	orch_recovery *recovery = NULL;
-	OK(orch_journal_recover(journal, "other", NULL, NULL, &recovery, &error));
+	OK(kit_recover(journal, "other", NULL, NULL, &recovery, &error));
 	ck_assert_uint_eq(orch_recovery_count(recovery), 0);
 	orch_recovery_unref(recovery);
-	OK(orch_journal_recover(journal, "test.", NULL, NULL, &recovery, &error));
+	OK(kit_recover(journal, "test.", NULL, NULL, &recovery, &error));
 	ck_assert_uint_eq(orch_recovery_count(recovery), 1);
 	ck_assert_uint_eq(state_of(journal, "k\n2 fake lines"), ORCH_ACTION_HANDED_OVER);
 	ck_assert_ptr_null(strstr(orch_recovery_text(recovery), "\n2 fake"));
 	orch_recovery_unref(recovery);
-	OK(orch_journal_recover(journal, NULL, NULL, NULL, NULL, &error));
+	OK(kit_recover(journal, NULL, NULL, NULL, NULL, &error));
 	orch_journal_unref(journal);
 }
 END_TEST
@@ -440,7 +440,7 @@ START_TEST(recovery_yields_to_who_was_first)
 	orch_action_unref(make(journal, "b", 0, ORCH_ACTION_DISPATCHED));
 	orch_journal_unref(journal);
 	journal = open_journal();
-	OK(orch_journal_recover(journal, NULL, meddle, journal, NULL, &error));
+	OK(kit_recover(journal, NULL, meddle, journal, NULL, &error));
 	ck_assert_uint_eq(state_of(journal, "a"), ORCH_ACTION_OBSERVED);
 	ck_assert_uint_eq(state_of(journal, "b"), ORCH_ACTION_OBSERVED);
 	orch_journal_unref(journal);
