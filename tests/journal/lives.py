@@ -33,6 +33,8 @@ if str(SHIM) not in os.environ.get("LD_PRELOAD", ""):
     os.execv(sys.executable, [sys.executable, "-B", *sys.argv])
 
 import orch  # noqa: E402
+
+import calls  # noqa: E402
 from model import Model, Refused, Row, Snapshot  # noqa: E402
 
 orch.use_library(os.environ.get("JOURNAL_LIBRARY") or next(BUILD.glob("lib/liborch.[sd0]*")))
@@ -157,18 +159,11 @@ class Coordinator:
         self.actions[actor].resolve(orch.Outcome[outcome], payload)
 
     def recover(self, prefix: str, probes: Dict[str, Tuple[str, bytes]]) -> List[Tuple[str, str, str, str]]:
-        def probe(action: orch.Action, reply: orch.ProbeReply) -> None:
-            with action:
-                point("probe")
-                if action.key in probes:
-                    outcome, payload = probes[action.key]
-                    reply.answer(orch.Outcome[outcome], payload)
+        def probe(action: orch.Action) -> Optional[Tuple[str, bytes]]:
+            point("probe")
+            return probes.get(action.key)
 
-        found = []
-        for row in self.journal.recover(probe if probes else None, prefix or None):
-            with row.action:
-                found.append((row.action.key, row.state_before.name, row.probe.name, row.action.state_name))
-        return found
+        return [row[:4] for row in calls.recover(self.journal, prefix, probe if probes else None)]
 
     def verify(self) -> int:
         return self.journal.verify()
