@@ -154,6 +154,27 @@ int32_t orch_ctx_wait(orch_ctx *ctx, int64_t timeout_ms, bool (*done)(void *user
  */
 void orch_ctx_destroy_later(orch_ctx *ctx, void (*destroy)(void *object), void *object);
 
+/*
+ * For what other threads have to tell. A letter is part of what it is about, so that posting it cannot fail for want of
+ * memory. It arrives exactly once: in a turn of the context, or with `open` false where the context ends before that.
+ * Whoever posts holds the mailbox, not the context.
+ */
+typedef struct orch_mailbox orch_mailbox;
+
+struct orch_letter {
+	struct orch_letter *next;
+	void (*arrive)(struct orch_letter *letter, bool open);
+};
+
+/* The context's own, borrowed. */
+orch_mailbox *orch_ctx_mailbox(const orch_ctx *ctx);
+/* True if the calling thread owns the context, or owned it last. False as well if it is gone. */
+bool orch_mailbox_is_mine(orch_mailbox *mailbox);
+orch_mailbox *orch_mailbox_ref(orch_mailbox *mailbox);
+orch_mailbox *orch_mailbox_unref(orch_mailbox *mailbox);
+/* Any thread. False: the context is gone, and the letter never arrives. */
+bool orch_mailbox_post(orch_mailbox *mailbox, struct orch_letter *letter);
+
 /* One slot for the context's orch-reaper; lib/reaper sets it. `end` runs when the context ends. */
 void *orch_ctx_reaper(const orch_ctx *ctx);
 void orch_ctx_set_reaper(orch_ctx *ctx, void *reaper, void (*end)(void *reaper));

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "core-private.h"
+#include "mailbox.h"
 #include "mirror.h"
 
 enum source_type { SOURCE_IO, SOURCE_TIMER };
@@ -41,6 +42,7 @@ struct orch_ctx {
 	struct ev_loop *loop;
 	struct mirror *mirror;
 	orch_source *wakeup_source;
+	orch_mailbox *mailbox;
 	struct orch_source *timers; /* all of them, armed or not */
 	char *helper_path;
 	orch_log_fn log;
@@ -137,6 +139,7 @@ static void on_wakeup(void *userdata, uint32_t events)
 	orch_ctx *ctx = userdata;
 	(void)events;
 	mirror_drain(ctx->mirror);
+	mailbox_open_letters(ctx->mailbox);
 }
 
 int32_t orch_ctx_new(const struct orch_ctx_opts *opts, orch_ctx **ret_ctx, orch_error **reterr)
@@ -176,6 +179,8 @@ int32_t orch_ctx_new(const struct orch_ctx_opts *opts, orch_ctx **ret_ctx, orch_
 		return orch_fail(reterr, ORCH_ESYS, errno, "loop", "the event loop could not be made");
 	}
 	code = mirror_new(&ctx->mirror, reterr);
+	if (code == 0 && !(ctx->mailbox = mailbox_new(ctx, ctx->mirror)))
+		code = orch_fail_memory(reterr);
 	if (code == 0)
 		code = orch_source_io(ctx, mirror_wakeup_fd(ctx->mirror), ORCH_IO_READ, on_wakeup, ctx,
 				      &ctx->wakeup_source, reterr);
@@ -217,6 +222,9 @@ static void ctx_destroy(void *object)
 	orch_ctx *ctx = object;
 	bool forked = orch_ctx_forked(ctx);
 
+	/* In a forked child its lock may be held by a thread that is not there. */
+	if (ctx->mailbox && !forked)
+		mailbox_close(ctx->mailbox);
 	while (ctx->endings) {
 		struct orch_ending *ending = ctx->endings;
 		ctx->endings = ending->next;
@@ -225,6 +233,7 @@ static void ctx_destroy(void *object)
 	if (ctx->reaper_end)
 		ctx->reaper_end(ctx->reaper);
 	orch_source_remove(ctx->wakeup_source);
+	orch_mailbox_unref(ctx->mailbox);
 	if (ctx->mirror)
 		mirror_free(ctx->mirror, forked);
 	/* ev_loop_destroy() closes the epoll fd, which in a forked child is the child's own copy, but it also
@@ -249,6 +258,19 @@ orch_ctx *orch_ctx_unref(orch_ctx *ctx)
 	run_destructions(ctx);
 	ctx_destroy(ctx);
 	return NULL;
+}
+
+orch_mailbox *orch_ctx_mailbox(const orch_ctx *ctx)
+{
+	return ctx->mailbox;
+}
+
+bool ctx_is_mine(orch_ctx *ctx)
+{
+	pthread_mutex_lock(&ctx->lock);
+	bool mine = pthread_equal(ctx->owner, pthread_self());
+	pthread_mutex_unlock(&ctx->lock);
+	return mine;
 }
 
 void orch_ctx_destroy_later(orch_ctx *ctx, void (*destroy)(void *object), void *object)

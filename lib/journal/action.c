@@ -6,21 +6,33 @@ struct orch_action {
 	orch_journal *journal;
 	struct action_row row;
 	struct body *former; /* results that were replaced: whoever read them may still hold them */
+	/* Under the writer's lock. */
+	atomic_bool moving; /* a move was queued: it holds a reference, and no other move may begin */
+	bool orphan;	    /* the move has the last one, and the journal is not referenced any more */
 };
 
 #define STATE_BIT(state) (1u << (state))
 
-orch_action *action_new(orch_journal *journal, struct action_row *row)
+orch_action *action_reserve(void)
 {
-	orch_action *action = calloc(1, sizeof(*action));
-	if (!action) {
-		action_row_clear(row);
-		return NULL;
-	}
+	return calloc(1, sizeof(orch_action));
+}
+
+void action_fill(orch_action *action, orch_journal *journal, struct action_row *row)
+{
 	atomic_init(&action->references, 1);
 	action->journal = orch_journal_ref(journal);
 	action->row = *row;
 	action->row.request_changed = action->row.result_changed = false;
+}
+
+orch_action *action_new(orch_journal *journal, struct action_row *row)
+{
+	orch_action *action = action_reserve();
+	if (action)
+		action_fill(action, journal, row);
+	else
+		action_row_clear(row);
 	return action;
 }
 
@@ -31,18 +43,45 @@ orch_action *orch_action_ref(orch_action *action)
 	return action;
 }
 
-orch_action *orch_action_unref(orch_action *action)
+static void action_free(orch_action *action)
 {
-	if (!action || atomic_fetch_sub(&action->references, 1) != 1)
-		return NULL;
 	while (action->former) {
 		struct body *next = action->former->next;
 		free(action->former);
 		action->former = next;
 	}
 	action_row_clear(&action->row);
-	orch_journal_unref(action->journal);
 	free(action);
+}
+
+/*
+ * A queued move keeps the action, but must not keep the journal: it is closed with the last reference of the host.
+ * True if only the move is left.
+ */
+static bool leave_to_move(orch_action *action)
+{
+	if (!action->moving || action->journal->pid != getpid())
+		return false;
+	orch_journal *journal = action->journal;
+	pthread_mutex_lock(&journal->writer.mutex);
+	bool left = action->moving && atomic_load(&action->references) == 2;
+	if (left) {
+		action->orphan = true;
+		atomic_fetch_sub(&action->references, 1);
+	}
+	pthread_mutex_unlock(&journal->writer.mutex);
+	if (left)
+		orch_journal_unref(journal);
+	return left;
+}
+
+orch_action *orch_action_unref(orch_action *action)
+{
+	if (!action || leave_to_move(action) || atomic_fetch_sub(&action->references, 1) != 1)
+		return NULL;
+	orch_journal *journal = action->orphan ? NULL : action->journal;
+	action_free(action);
+	orch_journal_unref(journal);
 	return NULL;
 }
 
@@ -109,17 +148,34 @@ struct transition {
 	bool sets_result;
 };
 
+/* True for the states that come with a payload. */
+static bool sets_result(uint32_t state)
+{
+	return state != ORCH_ACTION_DISPATCHED && state != ORCH_ACTION_CONFIRMED;
+}
+
 static int32_t transition_write(orch_journal *journal, struct request *request, orch_error **reterr)
 {
 	struct transition *transition = (struct transition *)request;
+	const struct action_row *next = &transition->next;
+	if (!(sources_of(next->state) & STATE_BIT(transition->expected.state)))
+		return orch_fail(reterr, ORCH_ESTATE, 0, NULL,
+				 "action %s is %s: it cannot become %s", next->key,
+				 orch_action_state_name(transition->expected.state),
+				 orch_action_state_name(next->state));
+	if (next->state == ORCH_ACTION_DISPATCHED && !store_headroom_take(journal))
+		return orch_fail(
+			reterr, ORCH_ENOSPC, 0, "headroom",
+			"%s: the disk has no room left for the outcome, so nothing is dispatched: "
+			"free some",
+			journal->path);
 	return chain_put_action(journal, &transition->next, &transition->expected,
 				orch_realtime_ms(), reterr);
 }
 
 /* Checks what can be checked outside the transaction, and copies the payload. */
-static int32_t transition_prepare(orch_action *action, uint32_t state, bool sets_result,
-				  const void *result, size_t length, struct transition *transition,
-				  orch_error **reterr)
+static int32_t transition_prepare(orch_action *action, uint32_t state, const void *result,
+				  size_t length, struct transition *transition, orch_error **reterr)
 {
 	if (!action)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "the action is NULL");
@@ -130,26 +186,20 @@ static int32_t transition_prepare(orch_action *action, uint32_t state, bool sets
 	int32_t r = store_check_writable(journal, reterr);
 	if (r < 0)
 		return r;
-	if (!(sources_of(state) & STATE_BIT(action->row.state)))
-		return orch_fail(reterr, ORCH_ESTATE, 0, NULL,
-				 "action %s is %s: it cannot become %s", action->row.key,
-				 orch_action_state_name(action->row.state),
-				 orch_action_state_name(state));
-	bool starts = state == ORCH_ACTION_DISPATCHED;
-	if (starts && !store_headroom_take(journal))
-		return orch_fail(
-			reterr, ORCH_ENOSPC, 0, "headroom",
-			"%s: the disk has no room left for the outcome, so nothing is dispatched: "
-			"free some",
-			journal->path);
+	if (action->moving)
+		return orch_fail(reterr, ORCH_EBUSY, 0, NULL,
+				 "a move of action %s was queued and is not answered yet: wait for "
+				 "its callback",
+				 action->row.key);
 	*transition = (struct transition){
-		.request = {.write = transition_write, .completes = !starts},
+		.request = {.write = transition_write,
+			    .completes = state != ORCH_ACTION_DISPATCHED},
 		.next = action->row,
 		.expected = {action->row.state, action->row.attempt, action->row.generation},
-		.sets_result = sets_result,
+		.sets_result = sets_result(state),
 	};
 	transition->next.state = state;
-	if (!sets_result)
+	if (!transition->sets_result)
 		return 0;
 	if (!payload_set(&transition->next.result, result, length, journal->payload_limit))
 		return orch_fail_memory(reterr);
@@ -175,12 +225,11 @@ static void transition_settle(orch_action *action, struct transition *transition
 	action->row = transition->next;
 }
 
-static int32_t transition(orch_action *action, uint32_t state, bool sets_result, const void *result,
-			  size_t length, orch_error **reterr)
+static int32_t transition(orch_action *action, uint32_t state, const void *result, size_t length,
+			  orch_error **reterr)
 {
 	struct transition transition;
-	int32_t r = transition_prepare(action, state, sets_result, result, length, &transition,
-				       reterr);
+	int32_t r = transition_prepare(action, state, result, length, &transition, reterr);
 	if (r < 0)
 		return r;
 	r = chain_run(action->journal, &transition.request, reterr);
@@ -190,42 +239,130 @@ static int32_t transition(orch_action *action, uint32_t state, bool sets_result,
 
 int32_t orch_action_dispatch(orch_action *action, orch_error **reterr)
 {
-	return transition(action, ORCH_ACTION_DISPATCHED, false, NULL, 0, reterr);
+	return transition(action, ORCH_ACTION_DISPATCHED, NULL, 0, reterr);
 }
 
 int32_t orch_action_observe(orch_action *action, const void *result, size_t length,
 			    orch_error **reterr)
 {
-	return transition(action, ORCH_ACTION_OBSERVED, true, result, length, reterr);
+	return transition(action, ORCH_ACTION_OBSERVED, result, length, reterr);
 }
 
 int32_t orch_action_confirm(orch_action *action, orch_error **reterr)
 {
-	return transition(action, ORCH_ACTION_CONFIRMED, false, NULL, 0, reterr);
+	return transition(action, ORCH_ACTION_CONFIRMED, NULL, 0, reterr);
 }
 
 int32_t orch_action_fail(orch_action *action, const void *reason, size_t length,
 			 orch_error **reterr)
 {
-	return transition(action, ORCH_ACTION_FAILED, true, reason, length, reterr);
+	return transition(action, ORCH_ACTION_FAILED, reason, length, reterr);
 }
 
 int32_t orch_action_unknown(orch_action *action, const void *reason, size_t length,
 			    orch_error **reterr)
 {
-	return transition(action, ORCH_ACTION_UNKNOWN, true, reason, length, reterr);
+	return transition(action, ORCH_ACTION_UNKNOWN, reason, length, reterr);
 }
 
 int32_t orch_action_hand_over(orch_action *action, const void *reason, size_t length,
 			      orch_error **reterr)
 {
-	return transition(action, ORCH_ACTION_HANDED_OVER, true, reason, length, reterr);
+	return transition(action, ORCH_ACTION_HANDED_OVER, reason, length, reterr);
 }
 
 int32_t orch_action_abandon(orch_action *action, const void *reason, size_t length,
 			    orch_error **reterr)
 {
-	return transition(action, ORCH_ACTION_ABANDONED, true, reason, length, reterr);
+	return transition(action, ORCH_ACTION_ABANDONED, reason, length, reterr);
+}
+
+/* --- the callback form
+ * ------------------------------------------------------------------------------------- */
+
+struct move_call {
+	struct call call;
+	struct transition transition;
+	orch_action *action; /* referenced */
+	orch_move_fn fn;
+};
+
+static void move_settle(struct call *call, bool alive)
+{
+	orch_action *action = ((struct move_call *)call)->action;
+	action->moving = false;
+	if (action->orphan && alive) {
+		orch_journal_ref(action->journal);
+		action->orphan = false;
+	}
+}
+
+static void move_answer(struct call *call)
+{
+	struct move_call *move = (struct move_call *)call;
+	transition_settle(move->action, &move->transition, call->ticket.code < 0);
+	move->transition.sets_result = false; /* it is the action's now, or freed */
+	move->fn(call->userdata, move->action, call->ticket.error);
+}
+
+static void move_clear(struct call *call)
+{
+	struct move_call *move = (struct move_call *)call;
+	transition_settle(move->action, &move->transition, true);
+	orch_action_unref(move->action);
+}
+
+static const struct call_kind move_kind = {
+	.settle = move_settle, .answer = move_answer, .clear = move_clear};
+
+static int32_t move_async(orch_action *action, orch_ctx *ctx, uint32_t state, const void *payload,
+			  size_t length, orch_move_fn fn, void *userdata, orch_destroy_fn destroy,
+			  orch_error **reterr)
+{
+	if (!action)
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "the action is NULL");
+	int32_t r = call_check(action->journal, ctx, fn != NULL, reterr);
+	if (r < 0)
+		return r;
+	if (!sources_of(state))
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "%u is not an ORCH_ACTION_* that an action can become", state);
+	if ((payload || length) && !sets_result(state))
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "an action becomes %s without a payload",
+				 orch_action_state_name(state));
+	struct move_call *move = calloc(1, sizeof(*move));
+	if (!move)
+		return orch_fail_memory(reterr);
+	r = transition_prepare(action, state, payload, length, &move->transition, reterr);
+	if (r < 0) {
+		free(move);
+		return r;
+	}
+	move->action = orch_action_ref(action);
+	move->fn = fn;
+	move->call.ticket.request = &move->transition.request;
+	move->call.kind = &move_kind;
+	move->call.userdata = userdata;
+	move->call.destroy = destroy;
+	action->moving = true;
+	r = call_submit(&move->call, action->journal, ctx, reterr);
+	if (r < 0) {
+		action->moving = false;
+		move_clear(&move->call);
+		free(move);
+	}
+	return r;
+}
+
+int32_t orch_action_move_async(orch_action *action, orch_ctx *ctx, uint32_t state,
+			       const void *payload, size_t length, orch_move_fn fn, void *userdata,
+			       orch_destroy_fn destroy, orch_error **reterr)
+{
+	int32_t r = move_async(action, ctx, state, payload, length, fn, userdata, destroy, reterr);
+	if (r < 0 && destroy)
+		destroy(userdata);
+	return r;
 }
 
 static int32_t resolve_unknown(orch_action *action, const void *result, size_t length,

@@ -127,16 +127,7 @@ static uint32_t outcome_of(const orch_journal *journal, const struct action_row 
 	}
 }
 
-/* What was asked for, and what became of it. */
-struct begin {
-	struct request request;
-	struct action_row asked;
-	uint32_t outcome;
-	struct action_row found; /* what is recorded under the key, where there is something */
-	bool is_found;
-};
-
-static void begin_clear(struct begin *begin)
+void begin_clear(struct begin *begin)
 {
 	action_row_clear(&begin->asked);
 	action_row_clear(&begin->found);
@@ -163,6 +154,7 @@ static int32_t begin_write(orch_journal *journal, struct request *request, orch_
 {
 	struct begin *begin = (struct begin *)request;
 	struct action_row *asked = &begin->asked;
+	begin->outcome = 0;
 	action_row_clear(&begin->found);
 	int32_t r = store_action_by_key(journal, asked->key, &begin->found, reterr);
 	begin->is_found = r == 0;
@@ -203,23 +195,38 @@ static int32_t check_action_opts(const struct orch_action_opts *opts, orch_error
 	return 0;
 }
 
+int32_t begin_prepare(orch_journal *journal, const struct orch_action_opts *opts,
+		      struct begin *begin, orch_error **reterr)
+{
+	struct orch_action_opts known;
+	int32_t r = orch_opts_read(opts, &known, sizeof(known), "orch_action_opts", reterr);
+	if (r == 0)
+		r = check_action_opts(&known, reterr);
+	if (r < 0)
+		return r;
+	*begin = (struct begin){.request = {.write = begin_write}};
+	return prepare_row(journal, &known, ORCH_ACTION_INTENT, &begin->asked, reterr);
+}
+
+struct action_row begin_take_row(struct begin *begin)
+{
+	struct action_row *source = begin->is_found ? &begin->found : &begin->asked;
+	struct action_row row = *source;
+	memset(source, 0, sizeof(*source));
+	begin_clear(begin);
+	return row;
+}
+
 int32_t orch_journal_begin(orch_journal *journal, const struct orch_action_opts *opts,
 			   uint32_t *ret_outcome, orch_action **ret_action, orch_error **reterr)
 {
-	struct orch_action_opts known;
-	struct begin begin = {.request = {.write = begin_write}};
+	struct begin begin;
 	int32_t r = store_check_writable(journal, reterr);
-	if (r < 0)
-		return r;
-	r = orch_opts_read(opts, &known, sizeof(known), "orch_action_opts", reterr);
 	if (r < 0)
 		return r;
 	if (!ret_outcome || !ret_action)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "ret_outcome or ret_action is NULL");
-	r = check_action_opts(&known, reterr);
-	if (r < 0)
-		return r;
-	r = prepare_row(journal, &known, ORCH_ACTION_INTENT, &begin.asked, reterr);
+	r = begin_prepare(journal, opts, &begin, reterr);
 	if (r < 0)
 		return r;
 	r = chain_run(journal, &begin.request, reterr);
@@ -229,9 +236,8 @@ int32_t orch_journal_begin(orch_journal *journal, const struct orch_action_opts 
 			*ret_outcome = begin.outcome;
 		return r;
 	}
-	orch_action *action = action_new(journal, begin.is_found ? &begin.found : &begin.asked);
-	if (begin.is_found)
-		action_row_clear(&begin.asked);
+	struct action_row row = begin_take_row(&begin);
+	orch_action *action = action_new(journal, &row);
 	if (!action)
 		return orch_fail_memory(reterr);
 	*ret_outcome = begin.outcome;
@@ -241,12 +247,6 @@ int32_t orch_journal_begin(orch_journal *journal, const struct orch_action_opts 
 
 /* --- record
  * ------------------------------------------------------------------------------------------------ */
-
-struct record {
-	struct request request;
-	struct action_row row;
-	bool is_found;
-};
 
 static int32_t record_write(orch_journal *journal, struct request *request, orch_error **reterr)
 {
@@ -263,21 +263,28 @@ static int32_t record_write(orch_journal *journal, struct request *request, orch
 	return r;
 }
 
-int32_t orch_journal_record(orch_journal *journal, const char *kind, const char *key,
-			    const void *payload, size_t payload_length, int32_t *ret_fresh,
-			    orch_error **reterr)
+int32_t record_prepare(orch_journal *journal, const char *kind, const char *key,
+		       const void *payload, size_t payload_length, struct record *record,
+		       orch_error **reterr)
 {
 	struct orch_action_opts opts;
-	struct record record = {.request = {.write = record_write}};
-	int32_t r = store_check_writable(journal, reterr);
-	if (r < 0)
-		return r;
 	orch_action_opts_init(&opts, sizeof(opts));
 	opts.kind = kind;
 	opts.key = key;
 	opts.request = payload;
 	opts.request_length = payload_length;
-	r = prepare_row(journal, &opts, ORCH_ACTION_CONFIRMED, &record.row, reterr);
+	*record = (struct record){.request = {.write = record_write}};
+	return prepare_row(journal, &opts, ORCH_ACTION_CONFIRMED, &record->row, reterr);
+}
+
+int32_t orch_journal_record(orch_journal *journal, const char *kind, const char *key,
+			    const void *payload, size_t payload_length, int32_t *ret_fresh,
+			    orch_error **reterr)
+{
+	struct record record;
+	int32_t r = store_check_writable(journal, reterr);
+	if (r == 0)
+		r = record_prepare(journal, kind, key, payload, payload_length, &record, reterr);
 	if (r < 0)
 		return r;
 	r = chain_run(journal, &record.request, reterr);

@@ -170,7 +170,7 @@ static int32_t run_once(orch_journal *journal, struct request *request, orch_err
 	return store_commit(journal, reterr);
 }
 
-int32_t chain_run(orch_journal *journal, struct request *request, orch_error **reterr)
+int32_t chain_run_alone(orch_journal *journal, struct request *request, orch_error **reterr)
 {
 	orch_error *error = NULL;
 	int32_t r;
@@ -180,7 +180,6 @@ int32_t chain_run(orch_journal *journal, struct request *request, orch_error **r
 	 * that would take more than half of what is kept back is cut: others may have to be written
 	 * down after it. Each turn cuts or releases, so this ends.
 	 */
-	store_lock(journal);
 	while ((r = run_once(journal, request, &error)) == ORCH_ENOSPC && request->completes) {
 		bool whole = request->result && request->result->kept;
 		uint64_t cost = JOURNAL_RECORD_BYTES + (whole ? request->result->length : 0);
@@ -192,7 +191,6 @@ int32_t chain_run(orch_journal *journal, struct request *request, orch_error **r
 		}
 		error = orch_error_free(error);
 	}
-	store_unlock(journal);
 	return pass_error(r, error, reterr);
 }
 

@@ -21,6 +21,8 @@
  *	            due timers in a context
  *	action.c    handles and their transitions
  *	begin.c     begin and record
+ *	begin-async.c
+ *	            their callback forms
  *	recovery.c  what a new generation does with what it finds
  *	query.c     looking up
  *	record.c, watch.c
@@ -287,8 +289,26 @@ struct cached_sql {
 	sqlite3_stmt *statement;
 };
 
+struct ticket;
+struct call;
+
+enum leader { LEADER_NONE, LEADER_CALLER, LEADER_THREAD };
+
+/* The queue of what is to be written, and those who wait for it: see writer.c. */
+struct writer {
+	pthread_mutex_t mutex; /* the members below */
+	struct ticket *first, **end;
+	enum leader leader;
+	struct call *calls; /* those that were not told yet */
+	bool has_thread, stops;
+	pthread_t thread;
+	pthread_cond_t thread_turned;
+	pthread_mutex_t report_mutex; /* held while on_record is called */
+};
+
 struct orch_journal {
 	atomic_uint references;
+	atomic_uint holds; /* on the memory alone; all references together are one */
 	pid_t pid; /* of the process that opened it */
 	bool read_only;
 	char *path; /* absolute, without symbolic links */
@@ -303,19 +323,20 @@ struct orch_journal {
 	struct cached_sql sql[STORE_SQL_MAX];
 	bool migrating; /* the open transaction brings the tables up to JOURNAL_SCHEMA */
 	int wal_frames;
+	struct writer writer;
 	/* Recursive; held by whoever uses what is below or SQLite: see store_lock(). */
 	pthread_mutex_t mutex;
-	bool poisoned;
-	char *poison; /* why, for a person; NULL if there was no memory for it */
+	atomic_bool poisoned;
+	char *poison; /* why, for a person; NULL if there was no memory for it; set before `poisoned` */
 
 	unsigned char id[16];
 	uint64_t epoch;
 	uint64_t generation;
-	uint64_t sequence;
+	_Atomic uint64_t sequence; /* changed under the mutex */
 	unsigned char head[DIGEST_SIZE];
 	uint64_t draft; /* as `sequence` and `head`, with what the open transaction wrote */
 	unsigned char draft_head[DIGEST_SIZE];
-	uint64_t reported; /* on_record knows of it */
+	uint64_t reported; /* on_record knows of it; under writer.report_mutex */
 	struct anchor anchor;
 
 	uint64_t payload_limit;
@@ -390,7 +411,7 @@ bool store_load_text(sqlite3_stmt *statement, int column, char *text, size_t siz
 /* One transaction: begin, any of the puts, then commit or abort. */
 int32_t store_begin(orch_journal *journal, orch_error **reterr);
 /*
- * Makes it durable, then moves the anchor and calls on_record. Where nothing was put it only ends the transaction.
+ * Makes it durable, then moves the anchor. Where nothing was put it only ends the transaction.
  * ORCH_ENOSPC: nothing is recorded and the handle is well; ORCH_EPOISONED: not known what is recorded.
  */
 int32_t store_commit(orch_journal *journal, orch_error **reterr);
@@ -460,8 +481,11 @@ struct request {
 	struct payload *result; /* is cut at last where the disk is full; NULL: nothing can be */
 };
 
-/* One transaction with this request. Errors as of store_begin(), its own, and as of store_commit(). */
-int32_t chain_run(orch_journal *journal, struct request *request, orch_error **reterr);
+/*
+ * One transaction with this request and nothing else, under the lock. Errors as of store_begin(), its own, and as of
+ * store_commit().
+ */
+int32_t chain_run_alone(orch_journal *journal, struct request *request, orch_error **reterr);
 
 /* The puts; each is a row and its event, inside a transaction. */
 
@@ -485,11 +509,87 @@ int32_t chain_write_instance(orch_journal *journal, const struct instance_row *i
 /* Compares the anchor with the chain. ORCH_ECORRUPT: the file is older than its anchor. */
 int32_t chain_check_anchor(orch_journal *journal, const char *anchor_path, orch_error **reterr);
 
+/* --- writer.c
+ * ---------------------------------------------------------------------------------------- */
+
+/* How many requests share a transaction at most. */
+#define WRITER_GROUP_MAX 64
+
+/*
+ * One transaction with this request, and with those of others that came at the same time. Errors as of
+ * chain_run_alone(). Not under the store's lock: whoever writes for this caller takes it.
+ */
+int32_t chain_run(orch_journal *journal, struct request *request, orch_error **reterr);
+
+/* A request in the queue. */
+struct ticket {
+	struct ticket *next;
+	struct request *request;
+	struct call *call; /* NULL: its caller waits */
+	int32_t code;
+	orch_error *error;
+	uint64_t last; /* sequence number of its last record; 0: it wrote none */
+};
+
+/*
+ * A request whose caller does not wait. It keeps the journal's memory, and neither the journal nor the context: when
+ * the context is gone nobody is told, and when the journal is.
+ */
+struct call_kind {
+	/* Under the writer's lock, before anything else; `alive`: answer() follows. May be NULL. */
+	void (*settle)(struct call *call, bool alive);
+	/* Calls the host back. The journal is referenced meanwhile. */
+	void (*answer)(struct call *call);
+	/* Frees all of the call but its memory. */
+	void (*clear)(struct call *call);
+};
+
+struct call {
+	struct ticket ticket;
+	struct orch_letter letter;
+	const struct call_kind *kind;
+	void *userdata;
+	orch_destroy_fn destroy;
+	orch_journal *journal;
+	orch_mailbox *mailbox;
+	struct call *next, *previous;
+	bool posted;   /* its letter is going to arrive */
+	bool canceled; /* before it did: the letter only frees it */
+};
+
+/* What every callback form checks first. */
+int32_t call_check(orch_journal *journal, orch_ctx *ctx, bool has_fn, orch_error **reterr);
+/*
+ * Puts it into the queue; the caller has set ticket.request, kind, userdata and destroy. The call belongs to the
+ * writer then, and on failure still to the caller. ORCH_ESYS.
+ */
+int32_t call_submit(struct call *call, orch_journal *journal, orch_ctx *ctx, orch_error **reterr);
+
+void writer_init(orch_journal *journal);
+void writer_free(orch_journal *journal);
+/* With the last reference: writes what is queued, ends the thread, and tells nobody any more. */
+void writer_close(orch_journal *journal);
+/* Calls on_record for each record up to `last` that it does not know yet. Holds no other lock meanwhile. */
+void writer_report(orch_journal *journal, uint64_t last);
+
+/* --- journal.c
+ * --------------------------------------------------------------------------------------- */
+
+/* Keeps the memory of a journal that may be closed meanwhile. */
+orch_journal *journal_hold(orch_journal *journal);
+void journal_release(orch_journal *journal);
+/* A reference, unless the last one is gone already. */
+bool journal_try_ref(orch_journal *journal);
+
 /* --- action.c
  * --------------------------------------------------------------------------------------- */
 
 /* Takes the row over (also on failure). NULL: out of memory. */
 orch_action *action_new(orch_journal *journal, struct action_row *row);
+/* The memory of one, so that action_fill() cannot fail. NULL: out of memory. */
+orch_action *action_reserve(void);
+/* The same of what was reserved. */
+void action_fill(orch_action *action, orch_journal *journal, struct action_row *row);
 
 /* --- permit.c, timer.c, decision.c, epoch.c: what verify.c asks of each
  * ------------------------------------------------ */
@@ -504,6 +604,33 @@ row_digest_fn permit_digest, timer_digest, decision_digest, epoch_digest;
 
 /* --- begin.c
  * ---------------------------------------------------------------------------------------- */
+
+/* What was asked for, and what became of it. */
+struct begin {
+	struct request request;
+	struct action_row asked;
+	uint32_t outcome;
+	struct action_row found; /* what is recorded under the key, where there is something */
+	bool is_found;
+};
+
+/* Checks and copies what the caller gives. Nothing to clear on failure. */
+int32_t begin_prepare(orch_journal *journal, const struct orch_action_opts *opts,
+		      struct begin *begin, orch_error **reterr);
+/* The row that a handle is made of, taken out of it. */
+struct action_row begin_take_row(struct begin *begin);
+void begin_clear(struct begin *begin);
+
+struct record {
+	struct request request;
+	struct action_row row;
+	bool is_found;
+};
+
+/* As begin_prepare(); action_row_clear() of its row clears it. */
+int32_t record_prepare(orch_journal *journal, const char *kind, const char *key,
+		       const void *payload, size_t payload_length, struct record *record,
+		       orch_error **reterr);
 
 /* 1..255 bytes of UTF-8. */
 bool key_is_valid(const char *key);

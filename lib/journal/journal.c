@@ -21,9 +21,35 @@ static void journal_free(orch_journal *journal)
 	free(journal->path);
 	free(journal->wal_path);
 	free(journal->headroom_path);
-	free(journal->poison);
-	pthread_mutex_destroy(&journal->mutex);
+	free(ORCH_STEAL(journal->poison));
+	journal_release(journal);
+}
+
+orch_journal *journal_hold(orch_journal *journal)
+{
+	atomic_fetch_add(&journal->holds, 1);
+	return journal;
+}
+
+void journal_release(orch_journal *journal)
+{
+	if (atomic_fetch_sub(&journal->holds, 1) != 1)
+		return;
+	/* In a forked child threads that are not there may hold the locks. */
+	if (journal->pid == getpid()) {
+		pthread_mutex_destroy(&journal->mutex);
+		writer_free(journal);
+	}
 	free(journal);
+}
+
+bool journal_try_ref(orch_journal *journal)
+{
+	unsigned references = atomic_load(&journal->references);
+	while (references &&
+	       !atomic_compare_exchange_weak(&journal->references, &references, references + 1))
+		;
+	return references > 0;
 }
 
 static struct anchor_point journal_point(const orch_journal *journal)
@@ -46,6 +72,7 @@ orch_journal *orch_journal_unref(orch_journal *journal)
 		return NULL;
 	/* Closing SQLite in a forked child would delete the parent's write-ahead log. */
 	if (journal->pid == getpid()) {
+		writer_close(journal);
 		bool well = !journal->read_only && !journal->poisoned;
 		struct anchor_point point = journal_point(journal);
 		store_close(journal, well);
@@ -188,6 +215,8 @@ static int32_t open_writable(orch_journal *journal, const char *lock_path, orch_
 	}
 	if (r == 0)
 		r = register_generation(journal, reterr);
+	if (r == 0)
+		writer_report(journal, journal->sequence);
 	if (r < 0) {
 		store_abort(journal);
 		store_close(journal, false);
@@ -283,6 +312,8 @@ int32_t orch_journal_open(const struct orch_journal_opts *opts, orch_journal **r
 	}
 	if (r == 0) {
 		atomic_init(&journal->references, 1);
+		atomic_init(&journal->holds, 1);
+		writer_init(journal);
 		mutex_init(&journal->mutex);
 		journal->pid = getpid();
 		journal->lock.fd = -1;

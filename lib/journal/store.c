@@ -87,8 +87,8 @@ void store_poison(orch_journal *journal, const char *why)
 {
 	if (journal->poisoned)
 		return;
-	journal->poisoned = true;
 	journal->poison = strdup(why);
+	journal->poisoned = true;
 }
 
 /*
@@ -279,12 +279,6 @@ static void checkpoint(orch_journal *journal)
 	/* A full disk is tried again after the next record: the log holds everything until then. */
 }
 
-static void report(orch_journal *journal)
-{
-	while (journal->on_record && journal->reported < journal->sequence)
-		journal->on_record(journal->userdata, ++journal->reported);
-}
-
 int32_t store_commit(orch_journal *journal, orch_error **reterr)
 {
 	if (journal->draft == journal->sequence) {
@@ -330,7 +324,6 @@ int32_t store_commit(orch_journal *journal, orch_error **reterr)
 	if (journal->anchor.fd >= 0 && anchor_move(&journal->anchor, &point, records, NULL) < 0)
 		store_poison(journal, "the anchor could not be written");
 	checkpoint(journal);
-	report(journal);
 	return 0;
 }
 
