@@ -143,9 +143,9 @@ ORCH_API int32_t orch_journal_record(orch_journal *journal, const char *kind, co
 /*
  * The callback forms. The request is copied, put into the queue of the journal's own thread (started by the
  * first of them) and answered in `ctx` once, after the commit that holds it. What is queued at the same time shares
- * a commit; the order of one thread's calls is kept. The journal and the context have to be kept until the callback
- * came: dropping the last reference on the journal commits what is queued, and those callbacks do not come any more
- * (`destroy` does).
+ * a commit; the order of one thread's calls is kept. Any thread may call them, also one that does not run the
+ * context. The journal and the context have to be kept until the callback came: dropping the last reference on the
+ * journal commits what is queued, and those callbacks do not come any more (`destroy` does).
  *
  * `error` NULL: recorded. Otherwise as the waiting form's, borrowed. `action` is borrowed: ref it to keep it;
  * NULL where the waiting form sets none.
