@@ -66,7 +66,9 @@ int32_t anchor_read(const char *path, bool *ret_found, struct anchor_point *ret_
 		return orch_fail(reterr, ORCH_ESYS, errno, "anchor", "cannot open the anchor %s",
 				 path);
 	char text[2 * LINE_SIZE];
-	ssize_t length = pread(fd, text, sizeof(text), 0);
+	struct stat status;
+	bool is_file = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+	ssize_t length = is_file ? pread(fd, text, sizeof(text), 0) : 0;
 	if (length < 0)
 		return orch_fail(reterr, ORCH_ESYS, errno, "anchor", "cannot read the anchor %s",
 				 path);
@@ -87,18 +89,6 @@ int32_t anchor_read(const char *path, bool *ret_found, struct anchor_point *ret_
 	return 0;
 }
 
-static int sync_folder_of(const char *path)
-{
-	_cleanup_free_ char *folder = strdup(path);
-	if (!folder)
-		return ENOMEM;
-	char *slash = strrchr(folder, '/');
-	if (slash)
-		slash[slash == folder ? 1 : 0] = '\0';
-	_cleanup_close_ int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return fd < 0 || orch_sync(fd) < 0 ? errno : 0;
-}
-
 int32_t anchor_sync(struct anchor *anchor, const struct anchor_point *point, orch_error **reterr)
 {
 	if (!anchor->path)
@@ -110,8 +100,9 @@ int32_t anchor_sync(struct anchor *anchor, const struct anchor_point *point, orc
 	if (!temp)
 		return orch_fail_memory(reterr);
 	int os_errno;
+	unlink(temp); /* what a killed one left, or whatever stands there */
 	_cleanup_close_ int fd = fd_above_stdio(
-		open(temp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600));
+		open(temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600));
 	if (fd < 0) {
 		os_errno = errno;
 		goto failed;
@@ -122,7 +113,7 @@ int32_t anchor_sync(struct anchor *anchor, const struct anchor_point *point, orc
 		unlink(temp);
 		goto failed;
 	}
-	os_errno = sync_folder_of(anchor->path);
+	os_errno = file_sync_folder_of(anchor->path);
 	if (os_errno)
 		goto failed;
 	orch_close_fd(&anchor->fd);

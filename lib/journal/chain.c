@@ -194,21 +194,26 @@ int32_t chain_run_alone(orch_journal *journal, struct request *request, orch_err
 	return pass_error(r, error, reterr);
 }
 
-int32_t chain_write_instance(orch_journal *journal, const struct instance_row *instance,
-			     orch_error **reterr)
+int32_t chain_put_instance(orch_journal *journal, const struct instance_row *instance,
+			   orch_error **reterr)
 {
-	int32_t r = store_begin(journal, reterr);
-	if (r < 0)
-		return r;
 	struct event_row event = {
 		.at_ms = instance->opened_at_ms,
 		.generation = instance->generation,
 		.noun = NOUN_ACTION,
 	};
 	chain_instance_digest(instance, event.digest);
-	r = store_put_instance(journal, instance, reterr);
-	if (r == 0)
-		r = chain_put_event(journal, &event, reterr);
+	int32_t r = store_put_instance(journal, instance, reterr);
+	return r < 0 ? r : chain_put_event(journal, &event, reterr);
+}
+
+int32_t chain_write_instance(orch_journal *journal, const struct instance_row *instance,
+			     orch_error **reterr)
+{
+	int32_t r = store_begin(journal, reterr);
+	if (r < 0)
+		return r;
+	r = chain_put_instance(journal, instance, reterr);
 	if (r < 0) {
 		store_abort(journal);
 		return r;
@@ -226,6 +231,8 @@ int32_t chain_check_anchor(orch_journal *journal, const char *anchor_path, orch_
 	int32_t r = anchor_read(anchor_path, &found, &point, reterr);
 	if (r < 0 || !found)
 		return r;
+	if (point.epoch < journal->epoch)
+		return epoch_check_anchor(journal, &point, anchor_path, reterr);
 	if (point.epoch > journal->epoch || point.sequence > journal->sequence)
 		return orch_fail(
 			reterr, ORCH_ECORRUPT, 0, "anchor",

@@ -6,6 +6,7 @@
  * The journal's parts, lowest first:
  *
  *	payload.c   bodies and their digests
+ *	files.c     whole files copied, synced, named
  *	lock.c      who owns a journal: the lock file
  *	host.c      which file systems are refused, per operating system
  *	anchor.c    the small file that knows how far the journal got
@@ -48,6 +49,8 @@
 #include "core/core-private.h"
 
 #define JOURNAL_APPLICATION_ID 0x6f726368 /* "orch" */
+/* A backup: no version opens it as a journal. */
+#define JOURNAL_BACKUP_ID 0x6f726342 /* "orcB" */
 #define JOURNAL_SCHEMA 2
 #define JOURNAL_DEFAULT_PAYLOAD_LIMIT (1024u * 1024u)
 #define JOURNAL_MAX_PAYLOAD_LIMIT (256u * 1024u * 1024u)
@@ -113,6 +116,23 @@ bool payload_copy(struct payload *payload, const struct payload *from);
 /* Keeps the digest and gives up the bytes. False: out of memory. */
 bool payload_cut(struct payload *payload);
 void payload_clear(struct payload *payload);
+
+/* --- files.c
+ * ---------------------------------------------------------------------------------------- */
+
+#define FILE_IS_NONE (-1) /* a FIFO, a folder, ... */
+
+/* `to` must not exist. 0, FILE_IS_NONE or an errno. */
+int file_copy(const char *from, const char *to);
+/* 0 or an errno, as the ones below. */
+int file_sync(const char *path);
+int file_sync_folder_of(const char *path);
+/* Never replaces: EEXIST. */
+int file_rename_new(const char *from, const char *to);
+/* Also a symbolic link that leads nowhere. */
+bool file_exists(const char *path);
+/* With what SQLite has beside it. */
+void file_remove_database(const char *path);
 
 /* --- lock.c
  * ----------------------------------------------------------------------------------------- */
@@ -311,6 +331,7 @@ struct orch_journal {
 	atomic_uint holds; /* on the memory alone; all references together are one */
 	pid_t pid; /* of the process that opened it */
 	bool read_only;
+	bool is_backup; /* opened as it is: one file, never written */
 	char *path; /* absolute, without symbolic links */
 	char *wal_path;
 	char *headroom_path;
@@ -356,8 +377,11 @@ int schema_migrate(sqlite3 *db, int64_t schema);
 /* --- setup.c, store.c
  * --------------------------------------------------------------------------------- */
 
-/* ORCH_ENOENT: no such file; ORCH_ECORRUPT; ORCH_ESCHEMA; ORCH_EINVAL: hard links. Reads only. */
-int32_t store_check_file(const char *path, orch_error **reterr);
+/*
+ * ORCH_ENOENT: no such file; ORCH_ECORRUPT; ORCH_ESCHEMA; ORCH_EINVAL: hard links. Reads only. `ret_backup` NULL: a
+ * backup is ORCH_ECORRUPT as well.
+ */
+int32_t store_check_file(const char *path, bool *ret_backup, orch_error **reterr);
 /* Makes an empty journal at `path`, whole or not at all. */
 int32_t store_create(const char *path, orch_error **reterr);
 /* Opens the database at `path`, reads settings back, loads id, epoch, generation and head. */
@@ -454,6 +478,7 @@ struct snapshot {
 	char *path; /* of the copied database */
 };
 
+/* `wal_path` NULL: there is none to look for. */
 int32_t snapshot_take(struct snapshot *snapshot, const char *path, const char *wal_path,
 		      orch_error **reterr);
 /* Removes the files; what is open stays readable. */
@@ -503,6 +528,9 @@ void chain_hash_number(crypto_hash_sha256_state *state, uint64_t number);
 void chain_hash_bytes(crypto_hash_sha256_state *state, const void *bytes, size_t length);
 void chain_hash_text(crypto_hash_sha256_state *state, const char *text);
 
+/* A generation, inside a transaction. */
+int32_t chain_put_instance(orch_journal *journal, const struct instance_row *instance,
+			   orch_error **reterr);
 /* The record that a new generation writes first. */
 int32_t chain_write_instance(orch_journal *journal, const struct instance_row *instance,
 			     orch_error **reterr);
@@ -601,6 +629,47 @@ void action_fill(orch_action *action, orch_journal *journal, struct action_row *
 typedef int32_t row_digest_fn(orch_journal *journal, uint64_t id, uint64_t *ret_sequence,
 			      unsigned char digest[DIGEST_SIZE], orch_error **reterr);
 row_digest_fn permit_digest, timer_digest, decision_digest, epoch_digest;
+
+/* --- epoch.c
+ * ---------------------------------------------------------------------------------------- */
+
+/* A life of the journal that a restoration started. */
+struct epoch_row {
+	uint64_t epoch;
+	uint64_t sequence;
+	uint64_t generation;
+	int64_t at_ms;
+	uint64_t backup_sequence;	/* the last record of the backup */
+	struct anchor_point superseded; /* what the anchor said then; epoch 0: there was none */
+};
+
+/* ORCH_ENOENT without an error text if there is none. */
+int32_t epoch_load(orch_journal *journal, uint64_t epoch, struct epoch_row *ret_row,
+		   orch_error **reterr);
+/* Makes it the journal's, inside a transaction. Stamps row->sequence. */
+int32_t epoch_put(orch_journal *journal, struct epoch_row *row, orch_error **reterr);
+/* ORCH_ECORRUPT: the journal's epoch is not that of its last row. */
+int32_t epoch_check(orch_journal *journal, orch_error **reterr);
+/* An anchor of an earlier epoch: 0 if it is the point that the restoration superseded, otherwise ORCH_ECORRUPT. */
+int32_t epoch_check_anchor(orch_journal *journal, const struct anchor_point *point,
+			   const char *anchor_path, orch_error **reterr);
+
+/* --- journal.c
+ * -------------------------------------------------------------------------------------- */
+
+/* An empty handle with one reference; NULL: no memory. orch_journal_unref() takes it in any state. */
+orch_journal *journal_new(void);
+/*
+ * The one name of a file: absolute and without symbolic links, because log and lock go by name. The file itself need
+ * not exist; its folder does. `what` is for the message.
+ */
+int32_t journal_resolve_path(const char *path, const char *what, char **ret_path, char **ret_folder,
+			     orch_error **reterr);
+/* Fills in the names of a journal's files, after the checks of its folder. `anchor_path` may be NULL. */
+int32_t journal_locate(orch_journal *journal, const char *path, const char *anchor_path,
+		       char **ret_lock_path, orch_error **reterr);
+/* How far it got. */
+struct anchor_point journal_point(const orch_journal *journal);
 
 /* --- begin.c
  * ---------------------------------------------------------------------------------------- */

@@ -52,7 +52,7 @@ bool journal_try_ref(orch_journal *journal)
 	return references > 0;
 }
 
-static struct anchor_point journal_point(const orch_journal *journal)
+struct anchor_point journal_point(const orch_journal *journal)
 {
 	struct anchor_point point = {.epoch = journal->epoch, .sequence = journal->sequence};
 	memcpy(point.hash, journal->head, DIGEST_SIZE);
@@ -85,12 +85,8 @@ orch_journal *orch_journal_unref(orch_journal *journal)
 	return NULL;
 }
 
-/*
- * The one name of a file: absolute and without symbolic links, because log and lock go by name. The
- * file itself need not exist.
- */
-static int32_t resolve_path(const char *path, const char *what, char **ret_path, char **ret_folder,
-			    orch_error **reterr)
+int32_t journal_resolve_path(const char *path, const char *what, char **ret_path, char **ret_folder,
+			     orch_error **reterr)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 	if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
@@ -127,7 +123,7 @@ static int32_t set_anchor(orch_journal *journal, const char *anchor_path,
 			  const char *journal_folder, orch_error **reterr)
 {
 	_cleanup_free_ char *path = NULL, *folder = NULL;
-	int32_t r = resolve_path(anchor_path, "the anchor", &path, &folder, reterr);
+	int32_t r = journal_resolve_path(anchor_path, "the anchor", &path, &folder, reterr);
 	if (r < 0)
 		return r;
 	size_t length = strlen(journal_folder);
@@ -145,10 +141,18 @@ static int32_t set_anchor(orch_journal *journal, const char *anchor_path,
 static int32_t create_if_missing(orch_journal *journal, orch_error **reterr)
 {
 	orch_error *error = NULL;
-	int32_t r = store_check_file(journal->path, &error);
+	int32_t r = store_check_file(journal->path, NULL, &error);
 	if (r != ORCH_ENOENT)
 		return pass_error(r, error, reterr);
 	orch_error_free(error);
+	_cleanup_free_ char *restored = orch_strdup_printf("%s.restored", journal->path);
+	if (!restored)
+		return orch_fail_memory(reterr);
+	if (file_exists(restored))
+		return orch_fail(reterr, ORCH_ECORRUPT, 0, NULL,
+				 "%s is missing, and %s is there: a restoration was interrupted, run "
+				 "orch_journal_restore() again",
+				 journal->path, restored);
 	struct file_identity wal;
 	if (file_identity_read(journal->wal_path, &wal))
 		return orch_fail(
@@ -229,7 +233,8 @@ static int32_t open_writable(orch_journal *journal, const char *lock_path, orch_
 
 static int32_t open_read_only(orch_journal *journal, const char *lock_path, orch_error **reterr)
 {
-	int32_t r = store_check_file(journal->path, reterr);
+	bool is_backup; /* one file: a log beside it is not its own */
+	int32_t r = store_check_file(journal->path, &is_backup, reterr);
 	if (r < 0)
 		return r;
 	/* Held while the files are copied only: a reader does not keep a coordinator out. */
@@ -237,7 +242,7 @@ static int32_t open_read_only(orch_journal *journal, const char *lock_path, orch
 	if (r < 0)
 		return r;
 	struct snapshot snapshot;
-	r = snapshot_take(&snapshot, journal->path, journal->wal_path, reterr);
+	r = snapshot_take(&snapshot, journal->path, is_backup ? NULL : journal->wal_path, reterr);
 	if (r == 0) {
 		r = store_open(journal, snapshot.path, reterr);
 		snapshot_remove(&snapshot);
@@ -252,10 +257,32 @@ static int32_t open_read_only(orch_journal *journal, const char *lock_path, orch
 	return r;
 }
 
+int32_t journal_locate(orch_journal *journal, const char *path, const char *anchor_path,
+		       char **ret_lock_path, orch_error **reterr)
+{
+	_cleanup_free_ char *folder = NULL;
+	int32_t r = journal_resolve_path(path, "the journal", &journal->path, &folder, reterr);
+	if (r == 0)
+		r = filesystem_check(folder, reterr);
+	if (r == 0 && anchor_path)
+		r = set_anchor(journal, anchor_path, folder, reterr);
+	if (r < 0)
+		return r;
+	journal->wal_path = orch_strdup_printf("%s-wal", journal->path);
+	journal->headroom_path = orch_strdup_printf("%s.reserve", journal->path);
+	char *lock_path = orch_strdup_printf("%s.lock", journal->path);
+	if (!journal->wal_path || !journal->headroom_path || !lock_path) {
+		free(lock_path);
+		return orch_fail_memory(reterr);
+	}
+	*ret_lock_path = lock_path;
+	return 0;
+}
+
 static int32_t journal_open(const struct orch_journal_opts *opts, orch_journal *journal,
 			    orch_error **reterr)
 {
-	_cleanup_free_ char *folder = NULL, *lock_path = NULL;
+	_cleanup_free_ char *lock_path = NULL;
 	if (!opts->path || !*opts->path)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "orch_journal_opts.path is not set");
 	if (opts->flags & ~ORCH_JOURNAL_READ_ONLY)
@@ -268,18 +295,9 @@ static int32_t journal_open(const struct orch_journal_opts *opts, orch_journal *
 	if (sodium_init() < 0)
 		return orch_fail(reterr, ORCH_ESYS, 0, NULL,
 				 "libsodium found no source of randomness");
-	int32_t r = resolve_path(opts->path, "the journal", &journal->path, &folder, reterr);
-	if (r == 0)
-		r = filesystem_check(folder, reterr);
-	if (r == 0 && opts->anchor_path)
-		r = set_anchor(journal, opts->anchor_path, folder, reterr);
+	int32_t r = journal_locate(journal, opts->path, opts->anchor_path, &lock_path, reterr);
 	if (r < 0)
 		return r;
-	journal->wal_path = orch_strdup_printf("%s-wal", journal->path);
-	journal->headroom_path = orch_strdup_printf("%s.reserve", journal->path);
-	lock_path = orch_strdup_printf("%s.lock", journal->path);
-	if (!journal->wal_path || !journal->headroom_path || !lock_path)
-		return orch_fail_memory(reterr);
 	journal->read_only = opts->flags & ORCH_JOURNAL_READ_ONLY;
 	journal->payload_limit =
 		opts->payload_limit ? opts->payload_limit : JOURNAL_DEFAULT_PAYLOAD_LIMIT;
@@ -298,6 +316,21 @@ static void mutex_init(pthread_mutex_t *mutex)
 	pthread_mutexattr_destroy(&recursive);
 }
 
+orch_journal *journal_new(void)
+{
+	orch_journal *journal = calloc(1, sizeof(*journal));
+	if (!journal)
+		return NULL;
+	atomic_init(&journal->references, 1);
+	atomic_init(&journal->holds, 1);
+	writer_init(journal);
+	mutex_init(&journal->mutex);
+	journal->pid = getpid();
+	journal->lock.fd = -1;
+	journal->anchor.fd = -1;
+	return journal;
+}
+
 int32_t orch_journal_open(const struct orch_journal_opts *opts, orch_journal **ret_journal,
 			  orch_error **reterr)
 {
@@ -307,19 +340,11 @@ int32_t orch_journal_open(const struct orch_journal_opts *opts, orch_journal **r
 	if (r == 0 && !ret_journal)
 		r = orch_fail(reterr, ORCH_EINVAL, 0, NULL, "ret_journal is NULL");
 	if (r == 0) {
-		journal = calloc(1, sizeof(*journal));
+		journal = journal_new();
 		r = journal ? 0 : orch_fail_memory(reterr);
 	}
-	if (r == 0) {
-		atomic_init(&journal->references, 1);
-		atomic_init(&journal->holds, 1);
-		writer_init(journal);
-		mutex_init(&journal->mutex);
-		journal->pid = getpid();
-		journal->lock.fd = -1;
-		journal->anchor.fd = -1;
+	if (r == 0)
 		r = journal_open(&known, journal, reterr);
-	}
 	if (r < 0) {
 		if (journal)
 			journal_free(journal);

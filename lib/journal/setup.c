@@ -24,7 +24,26 @@ static int32_t newer_schema(const char *path, int64_t schema, orch_error **reter
 		path, (long long)schema, ORCH_VERSION_STRING, JOURNAL_SCHEMA);
 }
 
-int32_t store_check_file(const char *path, orch_error **reterr)
+static int32_t check_identity(const char *path, const unsigned char header[100], bool *ret_backup,
+			      orch_error **reterr)
+{
+	bool is_database = memcmp(header, "SQLite format 3", 16) == 0;
+	bool is_backup = is_database && big_endian(header + 68) == JOURNAL_BACKUP_ID;
+	if (is_backup && !ret_backup)
+		return orch_fail(
+			reterr, ORCH_ECORRUPT, 0, NULL,
+			"%s is a backup, which does not know what happened after it was made: "
+			"orch_journal_restore() makes a journal of it",
+			path);
+	if (!is_backup && (!is_database || big_endian(header + 68) != JOURNAL_APPLICATION_ID))
+		return orch_fail(reterr, ORCH_ECORRUPT, 0, NULL,
+				 "%s is not a journal, or its beginning is damaged", path);
+	if (ret_backup)
+		*ret_backup = is_backup;
+	return 0;
+}
+
+int32_t store_check_file(const char *path, bool *ret_backup, orch_error **reterr)
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0)
@@ -32,19 +51,22 @@ int32_t store_check_file(const char *path, orch_error **reterr)
 	struct stat status;
 	if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode))
 		return orch_fail(reterr, ORCH_ECORRUPT, 0, NULL, "%s is not a file", path);
-	if (status.st_nlink != 1)
+	/* https://sqlite.org/fileformat2.html, the database header; zeros where it is shorter */
+	unsigned char header[100] = {0};
+	if (pread(fd, header, sizeof(header), 0) < 0)
+		return orch_fail(reterr, ORCH_ESYS, errno, NULL, "cannot read %s", path);
+	bool is_backup = false;
+	int32_t r = check_identity(path, header, ret_backup ? &is_backup : NULL, reterr);
+	if (r < 0)
+		return r;
+	if (status.st_nlink != 1 && !is_backup)
 		return orch_fail(
 			reterr, ORCH_EINVAL, 0, NULL,
 			"%s has %lu hard links, and its log and lock go by name: remove the others "
 			"or copy it",
 			path, (unsigned long)status.st_nlink);
-	/* https://sqlite.org/fileformat2.html, the database header */
-	unsigned char header[100];
-	if (pread(fd, header, sizeof(header), 0) != sizeof(header) ||
-	    memcmp(header, "SQLite format 3", 16) != 0 ||
-	    big_endian(header + 68) != JOURNAL_APPLICATION_ID)
-		return orch_fail(reterr, ORCH_ECORRUPT, 0, NULL,
-				 "%s is not a journal, or its beginning is damaged", path);
+	if (ret_backup)
+		*ret_backup = is_backup;
 	if (big_endian(header + 60) > JOURNAL_SCHEMA)
 		return newer_schema(path, big_endian(header + 60), reterr);
 	return 0;
@@ -92,26 +114,14 @@ static int create_database(const char *path, char **ret_text)
 	return result == SQLITE_OK ? closed : result;
 }
 
-static int sync_path(const char *path, int flags)
-{
-	_cleanup_close_ int fd = open(path, flags | O_CLOEXEC);
-	return fd < 0 || orch_sync(fd) < 0 ? errno : 0;
-}
-
 int32_t store_create(const char *path, orch_error **reterr)
 {
 	_cleanup_free_ char *temp = orch_strdup_printf("%s.new", path);
-	_cleanup_free_ char *temp_wal = orch_strdup_printf("%s.new-wal", path);
-	_cleanup_free_ char *temp_journal = orch_strdup_printf("%s.new-journal", path);
-	_cleanup_free_ char *folder = strdup(path);
 	_cleanup_free_ char *text = NULL;
-	if (!temp || !temp_wal || !temp_journal || !folder)
+	if (!temp)
 		return orch_fail_memory(reterr);
-	folder[strrchr(folder, '/') == folder ? 1 : strrchr(folder, '/') - folder] = '\0';
 	/* What an earlier coordinator left when it was killed here. */
-	unlink(temp);
-	unlink(temp_wal);
-	unlink(temp_journal);
+	file_remove_database(temp);
 
 	int fd = open(temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	int os_errno = fd < 0 ? errno : 0;
@@ -125,17 +135,15 @@ int32_t store_create(const char *path, orch_error **reterr)
 							     : EIO;
 		goto failed;
 	}
-	os_errno = sync_path(temp, O_RDONLY);
+	os_errno = file_sync(temp);
 	if (!os_errno && rename(temp, path) < 0)
 		os_errno = errno;
 	if (!os_errno)
-		os_errno = sync_path(folder, O_RDONLY | O_DIRECTORY);
+		os_errno = file_sync_folder_of(path);
 	if (!os_errno)
 		return 0;
 failed:
-	unlink(temp);
-	unlink(temp_wal);
-	unlink(temp_journal);
+	file_remove_database(temp);
 	return orch_fail(reterr, journal_code(os_errno), os_errno, "create",
 			 "cannot make the journal %s%s%s", path, text ? ": " : "",
 			 text ? text : "");
@@ -200,7 +208,7 @@ static const struct setting settings[] = {
 	{"PRAGMA locking_mode = EXCLUSIVE",
 	 "exclusive"}, /* before the first read, or it has no effect */
 	{"PRAGMA mmap_size = 0", "0"},
-	{"PRAGMA journal_mode = WAL", "wal"},
+	{"PRAGMA journal_mode = WAL", "wal"}, /* but for a backup, which is opened as it is */
 	{"PRAGMA synchronous = FULL", "2"},
 	{"PRAGMA foreign_keys = ON", "1"},
 	{"PRAGMA trusted_schema = OFF", "0"},
@@ -312,9 +320,10 @@ static int32_t load_head(orch_journal *journal, orch_error **reterr)
 
 int32_t store_open(orch_journal *journal, const char *path, orch_error **reterr)
 {
+	int access = journal->is_backup ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
 	int result = sqlite3_open_v2(path, &journal->db,
-				     SQLITE_OPEN_READWRITE | SQLITE_OPEN_FULLMUTEX |
-					     SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_EXRESCODE,
+				     access | SQLITE_OPEN_FULLMUTEX | SQLITE_OPEN_NOFOLLOW |
+					     SQLITE_OPEN_EXRESCODE,
 				     "unix");
 	if (result != SQLITE_OK)
 		return store_fail(journal, result, "open", reterr);
@@ -326,7 +335,8 @@ int32_t store_open(orch_journal *journal, const char *path, orch_error **reterr)
 	}
 	int32_t r = 0;
 	for (size_t i = 0; r == 0 && i < sizeof(settings) / sizeof(settings[0]); i++)
-		r = set(journal, settings[i].pragma, settings[i].expected, reterr);
+		if (!journal->is_backup || strcmp(settings[i].expected, "wal") != 0)
+			r = set(journal, settings[i].pragma, settings[i].expected, reterr);
 	for (const struct setting *one = host_settings; r == 0 && one->pragma; one++)
 		r = set(journal, one->pragma, one->expected, reterr);
 	if (r < 0)

@@ -1,39 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 
 #include "core/os.h"
 #include "journal-private.h"
-
-static int copy_file(const char *from, const char *to)
-{
-	_cleanup_close_ int in = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY);
-	if (in < 0)
-		return errno;
-	_cleanup_close_ int out =
-		open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (out < 0)
-		return errno;
-	_cleanup_free_ char *block = malloc(1 << 16);
-	if (!block)
-		return ENOMEM;
-	for (;;) {
-		ssize_t length = read(in, block, 1 << 16);
-		if (length == 0)
-			return 0;
-		if (length < 0 && errno == EINTR)
-			continue;
-		if (length < 0)
-			return errno;
-		for (ssize_t done = 0; done < length;) {
-			ssize_t written = write(out, block + done, (size_t)(length - done));
-			if (written < 0 && errno != EINTR)
-				return errno;
-			done += written > 0 ? written : 0;
-		}
-	}
-}
 
 int32_t snapshot_take(struct snapshot *snapshot, const char *path, const char *wal_path,
 		      orch_error **reterr)
@@ -65,17 +35,18 @@ int32_t snapshot_take(struct snapshot *snapshot, const char *path, const char *w
 		snapshot_remove(snapshot);
 		return orch_fail_memory(reterr);
 	}
-	int os_errno = copy_file(path, snapshot->path);
+	int os_errno = file_copy(path, snapshot->path);
 	const char *failed = os_errno ? path : wal_path;
-	if (!os_errno)
-		os_errno = copy_file(wal_path, wal);
-	if (os_errno && !(failed == wal_path && os_errno == ENOENT)) {
-		int32_t r = orch_fail(reterr, journal_code(os_errno), os_errno, "copy",
-				      "cannot copy %s to %s", failed, folder);
-		snapshot_remove(snapshot);
-		return r;
-	}
-	return 0;
+	if (!os_errno && wal_path)
+		os_errno = file_copy(wal_path, wal);
+	if (!os_errno || (failed == wal_path && os_errno == ENOENT))
+		return 0;
+	int32_t r = os_errno == FILE_IS_NONE
+			    ? orch_fail(reterr, ORCH_ECORRUPT, 0, "copy", "%s is not a file", failed)
+			    : orch_fail(reterr, journal_code(os_errno), os_errno, "copy",
+					"cannot copy %s to %s", failed, folder);
+	snapshot_remove(snapshot);
+	return r;
 }
 
 void snapshot_remove(struct snapshot *snapshot)

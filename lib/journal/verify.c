@@ -232,6 +232,8 @@ static int32_t verify(orch_journal *journal, struct walk *walk, orch_error **ret
 	if (r == 0)
 		r = check_counts(journal, walk, reterr);
 	if (r == 0)
+		r = epoch_check(journal, reterr);
+	if (r == 0)
 		r = check_pages(journal, reterr);
 	if (r == 0 && journal->anchor.path)
 		r = chain_check_anchor(journal, journal->anchor.path, reterr);
