@@ -455,8 +455,8 @@ ORCH_API int32_t orch_journal_export(orch_journal *journal, uint32_t flags, orch
  * plain copy put in the journal's place is refused. READ_ONLY opens it.
  *
  * ORCH_EEXIST: `path` exists, and stays as it is; ORCH_ENOENT: no such folder; ORCH_ENOSPC, ORCH_ESYS;
- * ORCH_ECORRUPT: the copy did not verify and is removed; ORCH_EPOISONED, ORCH_EFORKED, ORCH_EINVAL, ORCH_ENOMEM.
- * `ret_records` may be NULL. Since 0.1.
+ * ORCH_ELOCKED: another backup to `path` is being made; ORCH_ECORRUPT: the copy did not verify and is removed;
+ * ORCH_EPOISONED, ORCH_EFORKED, ORCH_EINVAL, ORCH_ENOMEM. `ret_records` may be NULL. Since 0.1.
  */
 ORCH_API int32_t orch_journal_backup(orch_journal *journal, const char *path, uint64_t *ret_records,
 				     orch_error **reterr);
@@ -482,8 +482,8 @@ ORCH_API void orch_restore_opts_init(struct orch_restore_opts *opts, uint32_t si
  * backup does not.
  *
  * ORCH_EEXIST: there is a journal at `path`, and no ORCH_RESTORE_REPLACE; ORCH_ELOCKED: a coordinator owns it;
- * ORCH_ECORRUPT: the backup is none, or damaged; ORCH_ESCHEMA, ORCH_ENETFS, ORCH_ENOENT, ORCH_ENOSPC, ORCH_ESYS,
- * ORCH_EINVAL, ORCH_E2BIG, ORCH_ENOMEM. `ret_restoration` may be NULL. Since 0.1.
+ * ORCH_ECORRUPT: the backup is none, damaged, or not of the anchor's journal; ORCH_ESCHEMA, ORCH_ENETFS, ORCH_ENOENT,
+ * ORCH_ENOSPC, ORCH_ESYS, ORCH_EINVAL, ORCH_E2BIG, ORCH_ENOMEM. `ret_restoration` may be NULL. Since 0.1.
  */
 ORCH_API int32_t orch_journal_restore(const struct orch_restore_opts *opts,
 				      orch_restoration **ret_restoration, orch_error **reterr);
