@@ -111,7 +111,8 @@ struct orch_action_opts {
 	const void *fingerprint;    /* what makes two requests the same; NULL: SHA-256 of kind and request */
 	size_t fingerprint_length;  /* at most 64 */
 	/*
-	 * Name of a permit (orch/permit.h) that a FRESH outcome uses up in the same transaction. NULL: none is needed.
+	 * Name of a permit (orch/permit.h) that a FRESH outcome uses up in the same transaction; a further attempt goes on
+	 * under the one that its action has. NULL: none is needed.
 	 */
 	const char *permit;
 };
@@ -120,11 +121,13 @@ ORCH_API void orch_action_opts_init(struct orch_action_opts *opts, uint32_t size
 
 /*
  * Records an intent, or finds what is recorded under the key; one transaction. `ret_action` is set for
- * every outcome but CONFLICT.
+ * every outcome but CONFLICT. FRESH on what is recorded already, FAILED or the INTENT of an earlier generation, is
+ * its next attempt: orch_action_attempt() is 1 higher, and the handles of the attempt before can move it no more.
  *
  * 0 with an outcome. ORCH_ECONFLICT comes with outcome CONFLICT; ORCH_ETOOBIG: payload over the limit,
  * nothing recorded; ORCH_EPERMIT: the outcome would be FRESH, and the permit is missing, used by another
- * action, expired, revoked, void, or for another kind or request: no intent is recorded; ORCH_EPOISONED: this
+ * action, expired, revoked, void, or for another kind or request: no intent is recorded (that the permit was found
+ * expired is); ORCH_EPOISONED: this
  * or an earlier commit failed, or the files were taken away: reopen; ORCH_ENOSPC: nothing recorded, the handle
  * is well; ORCH_EFORKED; ORCH_ESTATE: read-only; ORCH_EINVAL; ORCH_ECORRUPT; ORCH_ENOMEM. Since 0.1.
  */
@@ -301,7 +304,8 @@ ORCH_API int32_t orch_probe_reply_answer(orch_probe_reply *reply, uint32_t verdi
 
 /*
  * Applies what a probe found to one action in DISPATCHED or UNKNOWN, by the table below; for callers that
- * probe on their own. ORCH_ESTATE: in another state. Since 0.1.
+ * probe on their own. IN_FLIGHT gives 0 and changes nothing, and so does UNKNOWN where the action is that already and
+ * may be probed again. ORCH_ESTATE: in another state. Since 0.1.
  */
 ORCH_API int32_t orch_action_resolve(orch_action *action, uint32_t outcome, const void *result,
 				     size_t length, orch_error **reterr);

@@ -5,8 +5,9 @@
 /*
  * A permit lets one action happen once. It is recorded in the journal, bound to a kind of action and, if asked for, to
  * one request, and may expire. orch_journal_begin() uses it up in the transaction that records the intent; a
- * further attempt of the same action, after one that is known not to have happened, goes on under it. A restored
- * backup cannot bring one back: orch_journal_restore() makes every permit void that was not used.
+ * further attempt of the same action, after one that is known not to have happened, goes on under it while it has
+ * not expired. A restored backup cannot bring one back: orch_journal_restore() makes every permit void that was not
+ * used, and no attempt goes on under one of an earlier epoch.
  */
 
 #include <orch/journal.h>
@@ -17,7 +18,11 @@ typedef struct orch_permit orch_permit;
 
 #define ORCH_PERMIT_ISSUED 1u
 #define ORCH_PERMIT_USED 2u    /* an action has it */
-#define ORCH_PERMIT_EXPIRED 3u /* found expired when it was asked for: a clock that steps back brings nothing back */
+/*
+ * Found expired by a begin, which recorded it: a clock that steps back brings nothing back. Until one asks, a permit
+ * that is past its time reads ISSUED or USED. One that had been used keeps its action.
+ */
+#define ORCH_PERMIT_EXPIRED 3u
 #define ORCH_PERMIT_REVOKED 4u
 #define ORCH_PERMIT_VOID 5u    /* was not used when the journal was restored from a backup */
 
@@ -26,7 +31,7 @@ struct orch_permit_opts {
 	uint32_t flags;            /* none defined: 0 */
 	const char *name;          /* unique in the journal for ever; 1..255 bytes, UTF-8 */
 	const char *kind;          /* of the action: 1..63 of [a-z0-9._-] */
-	const void *fingerprint;   /* of the request, as in orch_action_opts; NULL: any request of that kind */
+	const void *fingerprint;   /* as the action's orch_action_opts.fingerprint; NULL: any request of that kind */
 	size_t fingerprint_length; /* at most 64 */
 	int64_t expires_at_ms;     /* milliseconds since 1970; 0: never */
 	const void *note;          /* for people: why, by whom; copied, at most 4096 bytes */
@@ -35,8 +40,9 @@ struct orch_permit_opts {
 
 ORCH_API void orch_permit_opts_init(struct orch_permit_opts *opts, uint32_t size);
 /*
- * Records a permit. The same name with the same terms gives 0 and the permit as it is now, in whatever state;
- * with others ORCH_ECONFLICT. `ret_permit` may be NULL. Other errors as for orch_journal_begin(). Since 0.1.
+ * Records a permit. The same name with the same terms (kind, fingerprint, expiry) gives 0 and the permit as it is now,
+ * in whatever state and with its first note; with others ORCH_ECONFLICT. ORCH_ETOOBIG: the note. `ret_permit` may be
+ * NULL. Other errors as for orch_journal_begin(). Since 0.1.
  */
 ORCH_API int32_t orch_permit_issue(orch_journal *journal, const struct orch_permit_opts *opts,
 				   orch_permit **ret_permit, orch_error **reterr);

@@ -146,6 +146,8 @@ struct transition {
 	struct action_row next;
 	struct expectation expected;
 	bool sets_result;
+	uint32_t decision; /* ORCH_DECISION_*, and who took it; 0: nobody did */
+	const char *by;
 };
 
 /* True for the states that come with a payload. */
@@ -364,6 +366,86 @@ int32_t orch_action_move_async(orch_action *action, orch_ctx *ctx, uint32_t stat
 		destroy(userdata);
 	return r;
 }
+
+/* --- what a person found out
+ * -------------------------------------------------------------------------- */
+
+static uint32_t reached_by(uint32_t decision)
+{
+	switch (decision) {
+	case ORCH_DECISION_APPLIED: /* and from there CONFIRMED, in the same transaction */
+		return ORCH_ACTION_OBSERVED;
+	case ORCH_DECISION_NOT_APPLIED:
+		return ORCH_ACTION_FAILED;
+	case ORCH_DECISION_ABANDON:
+		return ORCH_ACTION_ABANDONED;
+	default:
+		return 0;
+	}
+}
+
+static int32_t decide_write(orch_journal *journal, struct request *request, orch_error **reterr)
+{
+	struct transition *transition = (struct transition *)request;
+	struct action_row *row = &transition->next;
+	uint32_t from = transition->expected.state;
+	if (from != ORCH_ACTION_HANDED_OVER && from != ORCH_ACTION_UNKNOWN)
+		return orch_fail(reterr, ORCH_ESTATE, 0, NULL,
+				 "action %s is %s: there is nothing for a person to decide, that is "
+				 "for HANDED_OVER and UNKNOWN",
+				 row->key, orch_action_state_name(from));
+	row->state = reached_by(transition->decision);
+	row->result_changed = true;
+	int32_t r = decision_put(journal, row, transition->decision, transition->by, reterr);
+	if (r == 0)
+		r = chain_put_action(journal, row, &transition->expected, orch_realtime_ms(),
+				     reterr);
+	if (r < 0 || transition->decision != ORCH_DECISION_APPLIED)
+		return r;
+	struct expectation observed = {row->state, row->attempt, row->generation};
+	row->state = ORCH_ACTION_CONFIRMED;
+	row->result_changed = false;
+	return chain_put_action(journal, row, &observed, orch_realtime_ms(), reterr);
+}
+
+int32_t orch_action_decide(orch_action *action, uint32_t decision, const char *by, const void *note,
+			   size_t length, orch_error **reterr)
+{
+	struct transition transition;
+	if (!action)
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "the action is NULL");
+	if (!reached_by(decision))
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "%u is not an ORCH_DECISION_*",
+				 decision);
+	if (!key_is_valid(by))
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "who decided about %s is not told in 1 to %d bytes of UTF-8",
+				 action->row.key, KEY_MAX);
+	int32_t r = transition_prepare(action, reached_by(decision), note, length, &transition,
+				       reterr);
+	if (r < 0)
+		return r;
+	transition.request.write = decide_write;
+	transition.decision = decision;
+	transition.by = by;
+	r = chain_run(action->journal, &transition.request, reterr);
+	transition_settle(action, &transition, r < 0);
+	return r;
+}
+
+uint32_t orch_action_decision(const orch_action *action, const char **ret_by, int64_t *ret_at_ms)
+{
+	if (!action || !action->row.decided)
+		return 0;
+	if (ret_by)
+		*ret_by = action->row.decided_by;
+	if (ret_at_ms)
+		*ret_at_ms = action->row.decided_at_ms;
+	return action->row.decided;
+}
+
+/* --- what a probe found out
+ * --------------------------------------------------------------------------- */
 
 static int32_t resolve_unknown(orch_action *action, const void *result, size_t length,
 			       orch_error **reterr)

@@ -24,7 +24,9 @@ struct begin_call {
 static void begin_answer(struct call *call)
 {
 	struct begin_call *asked = (struct begin_call *)call;
-	const struct ticket *ticket = &call->ticket;
+	struct ticket *ticket = &call->ticket;
+	if (ticket->code == 0)
+		ticket->code = begin_refusal(&asked->begin, &ticket->error);
 	if (ticket->code < 0) {
 		bool conflict = asked->begin.outcome == ORCH_BEGIN_CONFLICT &&
 				ticket->code == ORCH_ECONFLICT;

@@ -150,11 +150,38 @@ static int32_t put_next_attempt(orch_journal *journal, struct begin *begin, orch
 	return chain_put_action(journal, row, &expected, orch_realtime_ms(), reterr);
 }
 
+static int32_t put_attempt(orch_journal *journal, struct begin *begin, orch_error **reterr)
+{
+	return begin->is_found
+		       ? put_next_attempt(journal, begin, reterr)
+		       : chain_put_action(journal, &begin->asked, NULL, orch_realtime_ms(), reterr);
+}
+
+/* Intent and permit are one transaction: neither is there without the other. */
+static int32_t put_under_permit(orch_journal *journal, struct begin *begin, orch_error **reterr)
+{
+	struct permit_row permit;
+	struct action_row *row = begin->is_found ? &begin->found : &begin->asked;
+	/* Of a new one the id that an aborted turn left says nothing. */
+	int32_t r = permit_ask(journal, begin->permit, row, begin->is_found ? row->id : 0, &permit,
+			       reterr);
+	if (r < 0)
+		return r;
+	if (permit.state == ORCH_PERMIT_EXPIRED) {
+		begin->lapsed_at_ms = permit.expires_at_ms;
+		return 0;
+	}
+	row->permit = permit.id;
+	r = put_attempt(journal, begin, reterr);
+	return r < 0 ? r : permit_use(journal, &permit, row->id, reterr);
+}
+
 static int32_t begin_write(orch_journal *journal, struct request *request, orch_error **reterr)
 {
 	struct begin *begin = (struct begin *)request;
 	struct action_row *asked = &begin->asked;
 	begin->outcome = 0;
+	begin->lapsed_at_ms = 0;
 	action_row_clear(&begin->found);
 	int32_t r = store_action_by_key(journal, asked->key, &begin->found, reterr);
 	begin->is_found = r == 0;
@@ -172,8 +199,8 @@ static int32_t begin_write(orch_journal *journal, struct request *request, orch_
 				 "%s: the disk has no room left for the outcome, so %s is not "
 				 "begun: free some",
 				 journal->path, asked->key);
-	return begin->is_found ? put_next_attempt(journal, begin, reterr)
-			       : chain_put_action(journal, asked, NULL, orch_realtime_ms(), reterr);
+	return begin->permit[0] ? put_under_permit(journal, begin, reterr)
+				: put_attempt(journal, begin, reterr);
 }
 
 static int32_t check_action_opts(const struct orch_action_opts *opts, orch_error **reterr)
@@ -192,6 +219,10 @@ static int32_t check_action_opts(const struct orch_action_opts *opts, orch_error
 			reterr, ORCH_EINVAL, 0, NULL,
 			"orch_action_opts.fingerprint_length is %zu: 1 to %d bytes, or 0 with NULL",
 			opts->fingerprint_length, FINGERPRINT_MAX);
+	if (opts->permit && !key_is_valid(opts->permit))
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_action_opts.permit is not 1 to %d bytes of UTF-8, or NULL",
+				 KEY_MAX);
 	return 0;
 }
 
@@ -205,7 +236,14 @@ int32_t begin_prepare(orch_journal *journal, const struct orch_action_opts *opts
 	if (r < 0)
 		return r;
 	*begin = (struct begin){.request = {.write = begin_write}};
+	if (known.permit)
+		strcpy(begin->permit, known.permit);
 	return prepare_row(journal, &known, ORCH_ACTION_INTENT, &begin->asked, reterr);
+}
+
+int32_t begin_refusal(const struct begin *begin, orch_error **reterr)
+{
+	return begin->lapsed_at_ms ? permit_lapsed(begin->permit, begin->lapsed_at_ms, reterr) : 0;
 }
 
 struct action_row begin_take_row(struct begin *begin)
@@ -230,6 +268,8 @@ int32_t orch_journal_begin(orch_journal *journal, const struct orch_action_opts 
 	if (r < 0)
 		return r;
 	r = chain_run(journal, &begin.request, reterr);
+	if (r == 0)
+		r = begin_refusal(&begin, reterr);
 	if (r < 0) {
 		begin_clear(&begin);
 		if (begin.outcome == ORCH_BEGIN_CONFLICT)
@@ -246,7 +286,8 @@ int32_t orch_journal_begin(orch_journal *journal, const struct orch_action_opts 
 }
 
 /* --- record
- * ------------------------------------------------------------------------------------------------ */
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static int32_t record_write(orch_journal *journal, struct request *request, orch_error **reterr)
 {

@@ -45,6 +45,7 @@
 #include <sys/stat.h>
 
 #include <orch/journal.h>
+#include <orch/permit.h>
 
 #include "core/core-private.h"
 
@@ -240,6 +241,10 @@ struct action_row {
 	uint32_t stored;   /* STORED_*; 0 in format 1 */
 	uint64_t permit;   /* id; 0: none */
 	uint64_t decision; /* id of the last one; 0: none */
+	/* What that one says, loaded with the row; 0 if there is none. */
+	uint32_t decided;
+	int64_t decided_at_ms;
+	char decided_by[KEY_MAX + 1];
 	char kind[KIND_MAX + 1];
 	char key[KEY_MAX + 1];
 	size_t fingerprint_length;
@@ -619,6 +624,61 @@ orch_action *action_reserve(void);
 /* The same of what was reserved. */
 void action_fill(orch_action *action, orch_journal *journal, struct action_row *row);
 
+/* --- permit.c
+ * --------------------------------------------------------------------------------------- */
+
+#define PERMIT_NOTE_MAX 4096
+
+struct permit_row {
+	uint64_t id;
+	uint64_t sequence; /* of its last event */
+	uint32_t state;
+	uint64_t epoch; /* in which it was issued */
+	int64_t expires_at_ms;
+	uint64_t action; /* id of the one that has it; 0: none */
+	int64_t created_at_ms;
+	int64_t updated_at_ms;
+	char name[KEY_MAX + 1];
+	char kind[KIND_MAX + 1];
+	size_t fingerprint_length; /* 0: any request */
+	unsigned char fingerprint[FINGERPRINT_MAX];
+	size_t note_length;
+	unsigned char note[PERMIT_NOTE_MAX];
+};
+
+/* ORCH_ENOENT without an error text. */
+int32_t permit_by_name(orch_journal *journal, const char *name, struct permit_row *ret_row,
+		       orch_error **reterr);
+/* The highest id; 0: there is no permit. */
+int32_t permit_last(orch_journal *journal, uint64_t *ret_id, orch_error **reterr);
+/* The one with the lowest id above `after` and at most `last`. ORCH_ENOENT without an error text. */
+int32_t permit_next(orch_journal *journal, uint64_t after, uint64_t last,
+		    struct permit_row *ret_row, orch_error **reterr);
+/* The row and its event, inside a transaction. `expected` is the state that is stored; 0 inserts and sets row->id. */
+int32_t permit_put(orch_journal *journal, struct permit_row *row, uint32_t expected,
+		   orch_error **reterr);
+/*
+ * Whether `asked` may be begun under a permit, inside a transaction; `action` is its id, 0 for a new one. ORCH_EPERMIT
+ * says why not. 0 with a permit that is EXPIRED: it was found so and this was put, and the refusal (permit_lapsed()) is
+ * given after the commit.
+ */
+int32_t permit_ask(orch_journal *journal, const char *name, const struct action_row *asked,
+		   uint64_t action, struct permit_row *ret_permit, orch_error **reterr);
+/* Gives the permit, as permit_ask() found it, to the action. */
+int32_t permit_use(orch_journal *journal, struct permit_row *permit, uint64_t action,
+		   orch_error **reterr);
+/* ORCH_EPERMIT. */
+int32_t permit_lapsed(const char *name, int64_t expires_at_ms, orch_error **reterr);
+
+/* --- decision.c
+ * ------------------------------------------------------------------------------------- */
+
+/* Puts the decision that `row` is about to be given: sets row->decision and what goes with it. */
+int32_t decision_put(orch_journal *journal, struct action_row *row, uint32_t decision,
+		     const char *by, orch_error **reterr);
+/* What the row's last decision says. ORCH_ENOMEM, ORCH_ECORRUPT. */
+int32_t decision_load(orch_journal *journal, struct action_row *row, orch_error **reterr);
+
 /* --- permit.c, timer.c, decision.c, epoch.c: what verify.c asks of each
  * ------------------------------------------------ */
 
@@ -681,11 +741,15 @@ struct begin {
 	uint32_t outcome;
 	struct action_row found; /* what is recorded under the key, where there is something */
 	bool is_found;
+	char permit[KEY_MAX + 1]; /* "": none is needed */
+	int64_t lapsed_at_ms;	  /* the permit was found expired, and only that is recorded; 0: it was not */
 };
 
 /* Checks and copies what the caller gives. Nothing to clear on failure. */
 int32_t begin_prepare(orch_journal *journal, const struct orch_action_opts *opts,
 		      struct begin *begin, orch_error **reterr);
+/* Of one that was written: ORCH_EPERMIT where what was written is that its permit has expired. */
+int32_t begin_refusal(const struct begin *begin, orch_error **reterr);
 /* The row that a handle is made of, taken out of it. */
 struct action_row begin_take_row(struct begin *begin);
 void begin_clear(struct begin *begin);

@@ -571,6 +571,11 @@ static int32_t find_action(orch_journal *journal, sqlite3_stmt *statement,
 	}
 	sqlite3_reset(statement);
 	sqlite3_clear_bindings(statement);
+	if (r == 0 && ret_row->decision) {
+		r = decision_load(journal, ret_row, reterr);
+		if (r < 0)
+			action_row_clear(ret_row);
+	}
 	return r;
 }
 
