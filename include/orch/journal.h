@@ -175,7 +175,7 @@ ORCH_API orch_action *orch_action_unref(orch_action *action);
 /*
  * The transitions. Each is one durable commit with a compare on state, generation and attempt: when
  * another transition was first the call gives ORCH_ESTATE and changes nothing (the first observation
- * wins), and the handle keeps what it knew: look the action up again.
+ * wins), and the handle keeps what it knew: look the action up again. The same where the action was pruned.
  *
  *   dispatch   from INTENT
  *   observe    from DISPATCHED, UNKNOWN (a late answer), HANDED_OVER (a person found out)
@@ -258,7 +258,9 @@ ORCH_API const void *orch_action_result(const orch_action *action, size_t *ret_l
 typedef int32_t (*orch_action_fn)(void *userdata, orch_action *action);
 /*
  * Walks the actions in order of their intent, at most those whose kind starts with `kind_prefix` (NULL:
- * all). The callback may ref the action. ORCH_EPOISONED, ORCH_EFORKED, ORCH_ECORRUPT. Since 0.1.
+ * all). The callback may ref the action, and may use the journal: each action comes as it is when it is its turn, and
+ * those that were begun after the call do not come. ORCH_EPOISONED, ORCH_EFORKED, ORCH_ECORRUPT, ORCH_EINVAL,
+ * ORCH_ENOMEM. Since 0.1.
  */
 ORCH_API int32_t orch_journal_each(orch_journal *journal, const char *kind_prefix, orch_action_fn fn,
 				   void *userdata, orch_error **reterr);
@@ -279,8 +281,9 @@ struct orch_query_opts {
 
 ORCH_API void orch_query_opts_init(struct orch_query_opts *opts, uint32_t size);
 /*
- * As orch_journal_each(), with more to ask for. ORCH_EINVAL; ORCH_EPOISONED, ORCH_EFORKED, ORCH_ECORRUPT,
- * ORCH_ENOMEM. Since 0.1.
+ * As orch_journal_each(), with more to ask for. An action that does not match any more when it is its turn is left
+ * out. ORCH_EINVAL: unknown flags or states, a time before 1970; ORCH_E2BIG; ORCH_EPOISONED, ORCH_EFORKED,
+ * ORCH_ECORRUPT, ORCH_ENOMEM. Since 0.1.
  */
 ORCH_API int32_t orch_journal_query(orch_journal *journal, const struct orch_query_opts *opts,
 				    orch_action_fn fn, void *userdata, orch_error **reterr);
@@ -432,8 +435,9 @@ ORCH_API orch_watch *orch_watch_unref(orch_watch *watch);
 /*
  * Drops the payloads of actions that were CONFIRMED, FAILED or ABANDONED before `closed_before_ms` (milliseconds
  * since 1970), a few hundred in each commit. The action stays, with its state, key, fingerprint and the digests of
- * its payloads: a begin finds it as before. Its place in the file is used again; the file does not shrink.
- * Counts of actions and bytes may be NULL. Errors as for begin; what was dropped before one stays dropped. Since 0.1.
+ * its payloads: a begin finds it as before. Its place in the file is used again; the file does not shrink. The time
+ * of its last transition stays, its generation becomes this coordinator's. Counts of actions and bytes may be NULL.
+ * ORCH_EINVAL: a time before 1970; other errors as for begin; what was dropped before one stays dropped. Since 0.1.
  */
 ORCH_API int32_t orch_journal_prune(orch_journal *journal, int64_t closed_before_ms,
 				    uint64_t *ret_actions, uint64_t *ret_bytes, orch_error **reterr);

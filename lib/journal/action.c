@@ -197,7 +197,9 @@ static int32_t transition_prepare(orch_action *action, uint32_t state, const voi
 		.request = {.write = transition_write,
 			    .completes = state != ORCH_ACTION_DISPATCHED},
 		.next = action->row,
-		.expected = {action->row.state, action->row.attempt, action->row.generation},
+		/* With the sequence: a handle must not bring back what was pruned under it. */
+		.expected = {action->row.state, action->row.attempt, action->row.generation,
+			     action->row.sequence},
 		.sets_result = sets_result(state),
 	};
 	transition->next.state = state;

@@ -141,6 +141,7 @@ static int32_t put_next_attempt(orch_journal *journal, struct begin *begin, orch
 	struct expectation expected = {row->state, row->attempt, row->generation};
 	row->state = ORCH_ACTION_INTENT;
 	row->attempt++;
+	row->stored = 0; /* what it keeps from now on is new, also where the last one was pruned */
 	payload_clear(&row->result);
 	row->result_changed = true;
 	payload_clear(&row->request);

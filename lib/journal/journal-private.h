@@ -282,6 +282,7 @@ struct expectation {
 	uint32_t state;
 	uint32_t attempt;
 	uint64_t generation;
+	uint64_t sequence; /* of the row's last event; 0: any */
 };
 
 enum statement {
@@ -301,7 +302,6 @@ enum statement {
 	STATEMENT_ACTION_BY_ID,
 	STATEMENT_ACTION_SEQUENCE,
 	STATEMENT_INSTANCE,
-	STATEMENT_ACTIONS,
 	STATEMENT_OPEN_ACTIONS,
 	STATEMENT_COUNT
 };
@@ -464,7 +464,7 @@ int32_t store_event_at(orch_journal *journal, uint64_t sequence, struct event_ro
 		       orch_error **reterr);
 /* False: damaged. */
 bool event_row_load(sqlite3_stmt *statement, struct event_row *event);
-/* The ids that STATEMENT_ACTIONS or STATEMENT_OPEN_ACTIONS gives; the caller frees. */
+/* The ids that STATEMENT_OPEN_ACTIONS gives; the caller frees. */
 int32_t store_ids(orch_journal *journal, enum statement which, const char *kind_prefix,
 		  uint64_t **ret_ids, size_t *ret_count, orch_error **reterr);
 void action_row_clear(struct action_row *row);

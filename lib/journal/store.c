@@ -18,7 +18,9 @@
 	"UPDATE action SET sequence = ?1, state = ?2, attempt = ?3, generation = ?4,"              \
 	" updated_at_ms = ?5, request_length = ?6, request_digest = ?7, result_length = ?8,"       \
 	" result_digest = ?9, format = ?10, stored = ?11, permit = ?12, decision = ?13"
-#define UPDATE_WHERE " WHERE id = ?15 AND state = ?16 AND attempt = ?17 AND generation = ?18"
+#define UPDATE_WHERE                                                                               \
+	" WHERE id = ?15 AND state = ?16 AND attempt = ?17 AND generation = ?18"                   \
+	" AND (?19 = 0 OR sequence = ?19)"
 
 static const char *const statement_sql[STATEMENT_COUNT] = {
 	[STATEMENT_BEGIN] = "BEGIN IMMEDIATE",
@@ -46,8 +48,8 @@ static const char *const statement_sql[STATEMENT_COUNT] = {
 	[STATEMENT_ACTION_SEQUENCE] = "SELECT sequence FROM action WHERE id = ?1",
 	[STATEMENT_INSTANCE] = "SELECT instance_id, boot_id, host, pid, opened_at_ms FROM instance"
 			       " WHERE generation = ?1",
-	[STATEMENT_ACTIONS] = "SELECT id, kind FROM action ORDER BY id",
-	[STATEMENT_OPEN_ACTIONS] = "SELECT id, kind FROM action WHERE open = 1"
+	/* "open > 0" is what tells SQLite that its partial index will do. */
+	[STATEMENT_OPEN_ACTIONS] = "SELECT id, kind FROM action WHERE open = 1 AND open > 0"
 				   " AND (state = 6 OR generation < ?1) ORDER BY id",
 };
 
@@ -420,6 +422,7 @@ int32_t store_put_action(orch_journal *journal, struct action_row *row,
 		store_bind_number(statement, 16, expected->state);
 		store_bind_number(statement, 17, expected->attempt);
 		store_bind_number(statement, 18, expected->generation);
+		store_bind_number(statement, 19, expected->sequence);
 	} else {
 		store_bind_text(statement, 15, row->kind);
 		store_bind_text(statement, 16, row->key);
@@ -433,8 +436,8 @@ int32_t store_put_action(orch_journal *journal, struct action_row *row,
 	if (expected && sqlite3_changes(journal->db) != 1)
 		return orch_fail(
 			reterr, ORCH_ESTATE, 0, NULL,
-			"action %s is not %s in attempt %u of generation %llu any more: another "
-			"transition was first, look it up again",
+			"action %s is not %s in attempt %u of generation %llu any more, or was "
+			"pruned: another was first, look it up again",
 			row->key, orch_action_state_name(expected->state), expected->attempt,
 			(unsigned long long)expected->generation);
 	if (!expected)
