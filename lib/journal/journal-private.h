@@ -670,6 +670,9 @@ int32_t permit_use(orch_journal *journal, struct permit_row *permit, uint64_t ac
 /* ORCH_EPERMIT. */
 int32_t permit_lapsed(const char *name, int64_t expires_at_ms, orch_error **reterr);
 
+/* Makes each one VOID that is ISSUED, inside a transaction, and counts them. */
+int32_t permit_void_all(orch_journal *journal, uint32_t *ret_count, orch_error **reterr);
+
 /* --- decision.c
  * ------------------------------------------------------------------------------------- */
 

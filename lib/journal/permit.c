@@ -35,6 +35,8 @@ static const char select_by_name[] = "SELECT " PERMIT_COLUMNS " FROM permit WHER
 static const char select_by_id[] = "SELECT " PERMIT_COLUMNS " FROM permit WHERE id = ?1";
 static const char select_next[] = "SELECT " PERMIT_COLUMNS " FROM permit WHERE id > ?1 AND id <= ?2"
 				  " ORDER BY id LIMIT 1";
+static const char select_issued[] =
+	"SELECT " PERMIT_COLUMNS " FROM permit WHERE id > ?1 AND state = 1 ORDER BY id LIMIT 1";
 static const char select_last[] = "SELECT max(id) FROM permit";
 static const char insert_row[] = "INSERT INTO permit (sequence, state, action, updated_at_ms, "
 				 "name, kind, fingerprint, epoch,"
@@ -335,6 +337,36 @@ int32_t permit_use(orch_journal *journal, struct permit_row *permit, uint64_t ac
 	permit->state = ORCH_PERMIT_USED;
 	permit->action = action;
 	return permit_put(journal, permit, ORCH_PERMIT_ISSUED, reterr);
+}
+
+/* --- restored from a backup
+ * ------------------------------------------------------------------------- */
+
+static int32_t next_issued(orch_journal *journal, uint64_t after, struct permit_row *ret_permit,
+			   orch_error **reterr)
+{
+	sqlite3_stmt *statement;
+	int32_t r = store_sql(journal, select_issued, &statement, reterr);
+	if (r < 0)
+		return r;
+	store_bind_number(statement, 1, after);
+	return find_permit(journal, statement, ret_permit, reterr);
+}
+
+int32_t permit_void_all(orch_journal *journal, uint32_t *ret_count, orch_error **reterr)
+{
+	struct permit_row permit = {0};
+	*ret_count = 0;
+	for (;;) {
+		int32_t r = next_issued(journal, permit.id, &permit, reterr);
+		if (r < 0)
+			return r == ORCH_ENOENT ? 0 : r;
+		permit.state = ORCH_PERMIT_VOID;
+		r = permit_put(journal, &permit, ORCH_PERMIT_ISSUED, reterr);
+		if (r < 0)
+			return r;
+		++*ret_count;
+	}
 }
 
 /* --- issue

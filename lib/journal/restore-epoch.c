@@ -88,6 +88,8 @@ static int32_t rebirth_write(orch_journal *journal, struct request *request, orc
 	if (r == 0)
 		r = unknown_actions(journal, restore, reterr);
 	if (r == 0)
+		r = permit_void_all(journal, &restore->voided, reterr);
+	if (r == 0)
 		r = mark_as_journal(journal, reterr);
 	return r;
 }

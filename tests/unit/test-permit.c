@@ -467,6 +467,59 @@ START_TEST(expired_and_for_something_else)
 }
 END_TEST
 
+/* --- a restored backup
+ * ------------------------------------------------------------------------------- */
+
+START_TEST(a_restored_backup_revives_nothing)
+{
+	char backup[120];
+	snprintf(backup, sizeof(backup), "%s/backup", anchor_folder);
+	orch_journal *journal = open_journal();
+	const char *const names[] = {"later", "used", "revoked", "idle"};
+	for (int i = 0; i < 4; i++)
+		issue(journal, names[i]);
+	orch_action *action = begin_with(journal, "k", "used", ORCH_BEGIN_FRESH);
+	uint64_t id = orch_action_id(action);
+	OK(orch_action_fail(action, "no", 2, &error));
+	orch_action_unref(action);
+	OK(orch_permit_revoke(journal, "revoked", &error));
+	OK(orch_journal_backup(journal, backup, NULL, &error));
+	/* What the backup does not know: a permit that it has as issued was used. */
+	orch_action_unref(begin_with(journal, "k2", "later", ORCH_BEGIN_FRESH));
+	orch_journal_unref(journal);
+
+	struct orch_restore_opts opts;
+	orch_restore_opts_init(&opts, sizeof(opts));
+	opts.flags = ORCH_RESTORE_REPLACE;
+	opts.backup_path = backup;
+	opts.path = journal_path;
+	orch_restoration *restoration = NULL;
+	OK(orch_journal_restore(&opts, &restoration, &error));
+	ck_assert_uint_eq(orch_restoration_void(restoration), 2);
+	orch_restoration_unref(restoration);
+	journal = open_journal();
+	is(journal, "later", ORCH_PERMIT_VOID, 0);
+	is(journal, "idle", ORCH_PERMIT_VOID, 0);
+	is(journal, "revoked", ORCH_PERMIT_REVOKED, 0);
+	is(journal, "used", ORCH_PERMIT_USED, id);
+	refused(journal, "k2", "later", "became void");
+	refused(journal, "k2", "idle", "became void");
+	orch_permit *permit = NULL;
+	OK(try_issue(journal, "later", "test.action", NULL, 0, &permit, &error));
+	ck_assert_uint_eq(orch_permit_state(permit), ORCH_PERMIT_VOID);
+	orch_permit_unref(permit);
+	FAILS(ORCH_ESTATE, orch_permit_revoke(journal, "later", &error));
+	/* Once it is known again that it did not happen, it takes a permit of this epoch. */
+	action = begin_with(journal, "k", "used", ORCH_BEGIN_AMBIGUOUS);
+	OK(orch_action_resolve(action, ORCH_OUTCOME_NOT_APPLIED, NULL, 0, &error));
+	orch_action_unref(action);
+	refused(journal, "k", "used", "epoch 1, now 2");
+	issue(journal, "new");
+	orch_action_unref(begin_with(journal, "k", "new", ORCH_BEGIN_FRESH));
+	sound(journal);
+}
+END_TEST
+
 /* --- two at once
  * ------------------------------------------------------------------------------------ */
 
@@ -738,6 +791,7 @@ int main(void)
 	tcase_add_test(tests, a_further_attempt_is_not_begun_after_the_expiry);
 	tcase_add_test(tests, a_clock_that_steps_back_revives_nothing);
 	tcase_add_test(tests, expired_and_for_something_else);
+	tcase_add_test(tests, a_restored_backup_revives_nothing);
 	tcase_add_loop_test(tests, one_of_two_gets_it, 0, 2);
 	tcase_add_test(tests, revoking);
 	tcase_add_test(tests, walking);
