@@ -71,7 +71,34 @@ def on_probe(_action, reply):
         reply.answer(orch.Outcome.UNKNOWN)
 
 
-FUNCTIONS = (log, on_event, on_record, on_stop, on_action, on_probe)
+def on_hand_over(_action):
+    calls["hand over"] += 1
+
+
+def on_decide(_action, _outcome, proposed):
+    calls["decide"] += 1
+    return proposed if calls["decide"] % 2 else None
+
+
+def on_done(_completion):
+    calls["async"] += 1
+
+
+def on_watched(_record):
+    calls["watch"] += 1
+
+
+def on_due(timer):
+    calls["due"] += 1
+    timer.done()
+
+
+def on_line(_line):
+    calls["line"] += 1
+
+
+FUNCTIONS = (log, on_event, on_record, on_stop, on_action, on_probe, on_hand_over, on_decide, on_done, on_watched, on_due,
+             on_line)
 
 
 def scopes(context):
@@ -104,7 +131,45 @@ def journal(folder):
         for _number in range(20):
             made.each(on_action)
         for _number in range(10):
-            made.recover(on_probe)
+            made.recover(on_probe, decide=on_decide, hand_over=on_hand_over)
+
+
+def journal_async(context, folder):
+    path = folder / "async.db"
+    with orch.Journal(path, on_record=on_record) as made:
+        watch, again = made.watch(context, on_watched), made.watch(context, lambda _record: 1)
+        for number in range(10):
+            begun = made.begin_async(context, "work.do", f"key-{number}", b"request " * 8)
+            begun.add_done_callback(on_done)
+            action = begun.result(30000).action
+            for state in (orch.ActionState.DISPATCHED, orch.ActionState.HANDED_OVER):
+                moved = action.move_async(context, state)
+                moved.add_done_callback(on_done)
+                moved.result(30000)
+            if number % 2:
+                action.decide(orch.Decision.NOT_APPLIED, "Ada", b"she looked")
+            orch.Permit.issue(made, f"permit-{number}", "work.do", note=b"why")
+            orch.Timer.set(made, f"timer-{number}", due_at_ms=1, value=b"what")
+        ends = [made.record_async(context, "a.b", f"key-a-{number}") for number in range(50)]
+        for end in ends:
+            end.add_done_callback(on_done)
+            end.result(30000)
+        due = orch.TimerWatch(made, context, on_due)
+        context.drive(lambda: context.process() or orch.Timer.next(made) is None, 30000, "the timers")
+        assert len(orch.Permit.all(made)) == len(orch.Timer.all(made)) == 10
+        for _record in made.records(), made.query():
+            assert sum(1 for _one in _record) > 50
+        made.export(on_line, records=True)
+        made.prune(2**42)
+        made.backup(folder / "backup.db")
+        try:
+            made.begin_async(context, "Not A Kind", "k")
+        except orch.Error as error:
+            assert error.code == orch.Code.EINVAL
+        for handle in (watch, again, due):
+            handle.close()
+        made.record_async(context, "a.b", "closed before it was done")
+    orch.Journal.restore(folder / "backup.db", path, replace=True)
 
 
 def other_nouns(context, folder, mini):
@@ -150,6 +215,7 @@ def one_round(given):
     try:
         with orch.Context(log=log, log_level=orch.LogLevel.DEBUG, helper_path=given.helper) as context:
             scopes(context)
+            journal_async(context, folder)
             if given.all_nouns:
                 other_nouns(context, folder, given.mini)
         journal(folder)

@@ -13,33 +13,40 @@ Times are in ms where the name says so, sizes in MiB or bytes, money in milliont
 """
 from . import _table
 from ._completion import Completion, Stream
-from ._enums import (Access, ActionState, Api, Begin, Channel, Credential, ExecutorKind, JobEnd, JobEvent, LogLevel,
-                     Net, Operation, Outcome, Overlay, Policy, Probe, ProcEvent, Protect, Role, Root, Rung, RunState,
-                     Verdict)
+from ._enums import (Access, ActionState, Api, Begin, Channel, Credential, Decision, ExecutorKind, JobEnd, JobEvent,
+                     LogLevel, Net, Operation, Outcome, Overlay, PermitState, Policy, Probe, ProcEvent, Protect,
+                     RecordType, Recover, Role, Root, Rung, RunState, TimerState, Verdict)
 from ._errors import (Canceled, ClosedError, Code, Deadlock, Error, Forked, Locked, NeedsHuman, TimedOut, Unenforceable)
 from ._handle import Handle
 from ._library import VERSION as __version__
 from ._library import LibraryError, use_library
 from ._library import path as library_path
+from .action import Action, Begun, Decided
 from .broker import Broker, OperationEvent, Principal, Revoked, Spent
 from .context import Context
 from .death import Death, Survivor
 from .executor import Executor, Job, JobLine, JobResult
-from .journal import Action, Begun, Journal, ProbeReply, Recovery, RecoveryRow
+from .journal import ONLY_NEW, Journal, Pruned
+from .permit import Permit
 from .pipeline import Event, Pipeline
+from .record import Record, Watch
+from .recovery import ProbeReply, Recovery, RecoveryRow
 from .report import ReportRow, SandboxReport
+from .restoration import Restoration
 from .sandbox import Sandbox, SandboxResult
 from .scope import Proc, Scope
+from .timer import NextTimer, Timer, TimerWatch
 
 __all__ = [
     "Access", "Action", "ActionState", "Api", "BROKER_PORT", "Begin", "Begun", "Broker", "Canceled", "Channel",
-    "ClosedError", "Code", "Completion", "Context", "Credential", "Deadlock", "Death", "Error", "Event",
-    "Executor", "ExecutorKind", "Forked", "Handle", "Job", "JobEnd", "JobEvent", "JobLine", "JobResult", "Journal",
-    "LibraryError", "Locked", "LogLevel", "NeedsHuman", "Net", "Operation", "OperationEvent", "Outcome", "Overlay",
-    "Pipeline", "Policy", "Principal", "Probe", "ProbeReply", "Proc", "ProcEvent", "Protect", "Recovery",
-    "RecoveryRow", "ReportRow", "Revoked", "Role", "Root", "RunState", "Rung", "Sandbox", "SandboxReport",
-    "SandboxResult", "Scope", "Spent", "Stream", "Survivor", "TimedOut", "Unenforceable", "Verdict", "library_path",
-    "use_library", "version", "__version__",
+    "ClosedError", "Code", "Completion", "Context", "Credential", "Deadlock", "Death", "Decided", "Decision", "Error",
+    "Event", "Executor", "ExecutorKind", "Forked", "Handle", "Job", "JobEnd", "JobEvent", "JobLine", "JobResult",
+    "Journal", "LibraryError", "Locked", "LogLevel", "NeedsHuman", "Net", "NextTimer", "ONLY_NEW", "Operation",
+    "OperationEvent", "Outcome", "Overlay", "Permit", "PermitState", "Pipeline", "Policy", "Principal", "Probe",
+    "ProbeReply", "Proc", "ProcEvent", "Protect", "Pruned", "Record", "RecordType", "Recover", "Recovery",
+    "RecoveryRow", "ReportRow", "Restoration", "Revoked", "Role", "Root", "RunState", "Rung", "Sandbox",
+    "SandboxReport", "SandboxResult", "Scope", "Spent", "Stream", "Survivor", "TimedOut", "Timer", "TimerState",
+    "TimerWatch", "Unenforceable", "Verdict", "Watch", "library_path", "use_library", "version", "__version__",
 ]
 
 #: The inner port of a Net.BROKER listener.

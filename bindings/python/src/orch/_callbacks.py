@@ -161,6 +161,16 @@ def _ask(key: int, *arguments: Any) -> int:
         return 1
 
 
+def _choose(key: int, action: int, outcome: int, proposed: int) -> int:
+    """For decisions: no answer is the proposal, and so is an exception."""
+    try:
+        answer = _run(key, (action, outcome, proposed))
+        return proposed if answer is None else int(answer)
+    except BaseException as error:  # pylint: disable=broad-except
+        _keep(error)
+        return proposed
+
+
 def _destroy(key: int) -> None:
     registration = _registry.pop(key, None)
     if registration is None:
@@ -185,9 +195,20 @@ DESTROY = _function(_table.orch_destroy_fn, _destroy)
 #: These may come from any call into the library, and must not call it.
 LOG = _function(_table.orch_log_fn, _tell_quietly)
 RECORD = _function(_record_fn, _tell_quietly)
-#: This one answers.
+#: These answer.
 ACTION = _function(_table.orch_action_fn, _ask)
+PERMIT = _function(_table.orch_permit_fn, _ask)
+TIMER = _function(_table.orch_timer_each_fn, _ask)
+RECORD_READ = _function(_table.orch_record_fn, _ask)
+EXPORT = _function(_table.orch_export_fn, _ask)
+DECIDE = _function(_table.orch_decide_fn, _choose)
+#: These only tell.
 PROBE = _function(_table.orch_probe_fn, _tell)
+HAND_OVER = _function(_table.orch_hand_over_fn, _tell)
+BEGUN = _function(_table.orch_begin_fn, _tell)
+RECORDED = _function(_table.orch_recorded_fn, _tell)
+MOVED = _function(_table.orch_move_fn, _tell)
+TIMER_DUE = _function(_table.orch_timer_due_fn, _tell)
 REVOKE = _function(_table.orch_revoke_fn, _tell)
 OPERATION = _function(_table.orch_operation_fn, _tell)
 PROC = _function(_table.orch_proc_fn, _tell)

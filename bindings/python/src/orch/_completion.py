@@ -143,6 +143,10 @@ class Stream(Generic[T]):
         self._ended = True
         self._wake()
 
+    def waiting(self) -> int:
+        """For the nouns: how many events the reader has not taken."""
+        return len(self._waiting)
+
     def _wake(self) -> None:
         if self._future is not None and not self._future.done():
             self._future.set_result(None)

@@ -142,6 +142,48 @@ class Outcome(Choice):
     UNKNOWN = c.ORCH_OUTCOME_UNKNOWN
 
 
+class Decision(Choice):
+    """What a person found out about an action. NOT_APPLIED: it may be begun again. ABANDON: nobody will find out."""
+    APPLIED = c.ORCH_DECISION_APPLIED
+    NOT_APPLIED = c.ORCH_DECISION_NOT_APPLIED
+    ABANDON = c.ORCH_DECISION_ABANDON
+
+
+class Recover(Choice):
+    """What recovery does with an action. VERIFY: it stays UNKNOWN and is asked about again."""
+    CONTINUE = c.ORCH_RECOVER_CONTINUE
+    VERIFY = c.ORCH_RECOVER_VERIFY
+    RETRY = c.ORCH_RECOVER_RETRY
+    HAND_OVER = c.ORCH_RECOVER_HAND_OVER
+    ABANDON = c.ORCH_RECOVER_ABANDON
+
+
+class PermitState(Choice):
+    """What became of a permit. VOID: it was not used when the journal was restored from a backup."""
+    ISSUED = c.ORCH_PERMIT_ISSUED
+    USED = c.ORCH_PERMIT_USED
+    EXPIRED = c.ORCH_PERMIT_EXPIRED
+    REVOKED = c.ORCH_PERMIT_REVOKED
+    VOID = c.ORCH_PERMIT_VOID
+
+
+class TimerState(Choice):
+    """What became of a timer. A due one is PENDING until Timer.done()."""
+    PENDING = c.ORCH_TIMER_PENDING
+    DONE = c.ORCH_TIMER_DONE
+    CANCELED = c.ORCH_TIMER_CANCELED
+
+
+class RecordType(Choice):
+    """What a record of the journal is about. EPOCH: the journal was restored from a backup."""
+    GENERATION = c.ORCH_RECORD_GENERATION
+    ACTION = c.ORCH_RECORD_ACTION
+    PERMIT = c.ORCH_RECORD_PERMIT
+    TIMER = c.ORCH_RECORD_TIMER
+    DECISION = c.ORCH_RECORD_DECISION
+    EPOCH = c.ORCH_RECORD_EPOCH
+
+
 class Credential(Choice):
     """How the secret is sent to an upstream."""
     NONE = c.ORCH_CREDENTIAL_NONE

@@ -63,10 +63,34 @@ ORCH_BEGIN_ATTACHED = 3
 ORCH_BEGIN_AMBIGUOUS = 4
 ORCH_BEGIN_CONFLICT = 5
 ORCH_JOURNAL_READ_ONLY = 1
+ORCH_DECISION_APPLIED = 1
+ORCH_DECISION_NOT_APPLIED = 2
+ORCH_DECISION_ABANDON = 3
+ORCH_QUERY_NEWEST_FIRST = 1
 ORCH_OUTCOME_APPLIED = 1
 ORCH_OUTCOME_NOT_APPLIED = 2
 ORCH_OUTCOME_IN_FLIGHT = 3
 ORCH_OUTCOME_UNKNOWN = 4
+ORCH_RECOVER_CONTINUE = 1
+ORCH_RECOVER_VERIFY = 2
+ORCH_RECOVER_RETRY = 3
+ORCH_RECOVER_HAND_OVER = 4
+ORCH_RECOVER_ABANDON = 5
+ORCH_RECORD_GENERATION = 1
+ORCH_RECORD_ACTION = 2
+ORCH_RECORD_PERMIT = 3
+ORCH_RECORD_TIMER = 4
+ORCH_RECORD_DECISION = 5
+ORCH_RECORD_EPOCH = 6
+ORCH_EXPORT_RECORDS = 1
+ORCH_RESTORE_REPLACE = 1
+
+# permit.h
+ORCH_PERMIT_ISSUED = 1
+ORCH_PERMIT_USED = 2
+ORCH_PERMIT_EXPIRED = 3
+ORCH_PERMIT_REVOKED = 4
+ORCH_PERMIT_VOID = 5
 
 # pipeline.h
 ORCH_ROLE_PLANNER = 1
@@ -123,6 +147,11 @@ ORCH_DEATH_DEAD_UNREAPED = 2
 ORCH_DEATH_SURVIVORS = 3
 ORCH_DEATH_UNVERIFIABLE = 4
 
+# timer.h
+ORCH_TIMER_PENDING = 1
+ORCH_TIMER_DONE = 2
+ORCH_TIMER_CANCELED = 3
+
 # version.h
 ORCH_VERSION_MAJOR = 0
 ORCH_VERSION_MINOR = 1
@@ -169,8 +198,15 @@ ERRORS: Dict[str, int] = {
 
 orch_destroy_fn = CFUNCTYPE(None, c_void_p)
 orch_log_fn = CFUNCTYPE(None, c_void_p, c_uint32, c_char_p)
+orch_begin_fn = CFUNCTYPE(None, c_void_p, c_uint32, c_void_p, c_void_p)
+orch_recorded_fn = CFUNCTYPE(None, c_void_p, c_int32, c_void_p)
+orch_move_fn = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
 orch_action_fn = CFUNCTYPE(c_int32, c_void_p, c_void_p)
 orch_probe_fn = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
+orch_decide_fn = CFUNCTYPE(c_uint32, c_void_p, c_void_p, c_uint32, c_uint32)
+orch_hand_over_fn = CFUNCTYPE(None, c_void_p, c_void_p)
+orch_record_fn = CFUNCTYPE(c_int32, c_void_p, c_void_p)
+orch_export_fn = CFUNCTYPE(c_int32, c_void_p, c_char_p, c_size_t)
 orch_revoke_fn = CFUNCTYPE(None, c_void_p, c_void_p, c_uint32, c_uint32)
 orch_operation_fn = CFUNCTYPE(None, c_void_p, c_void_p, c_char_p, c_uint32, c_char_p, c_int32, c_int64)
 orch_proc_fn = CFUNCTYPE(None, c_void_p, c_void_p, c_uint32)
@@ -180,7 +216,10 @@ orch_sandbox_connect_fn = CFUNCTYPE(None, c_void_p, c_int32, c_void_p)
 orch_job_fn = CFUNCTYPE(None, c_void_p, c_void_p)
 orch_job_event_fn = CFUNCTYPE(None, c_void_p, c_void_p, c_uint32, c_char_p)
 orch_job_done_fn = CFUNCTYPE(None, c_void_p, c_void_p, c_uint32, c_int32, c_char_p)
+orch_permit_fn = CFUNCTYPE(c_int32, c_void_p, c_void_p)
 orch_pipeline_event_fn = CFUNCTYPE(None, c_void_p, c_char_p)
+orch_timer_each_fn = CFUNCTYPE(c_int32, c_void_p, c_void_p)
+orch_timer_due_fn = CFUNCTYPE(None, c_void_p, c_void_p)
 
 
 class orch_ctx_opts(Structure):
@@ -221,6 +260,43 @@ class orch_action_opts(Structure):
         ("request_length", c_size_t),
         ("fingerprint", c_void_p),
         ("fingerprint_length", c_size_t),
+        ("permit", c_char_p),
+    ]
+
+
+class orch_query_opts(Structure):
+    _fields_ = [
+        ("size", c_uint32),
+        ("flags", c_uint32),
+        ("kind_prefix", c_char_p),
+        ("key_prefix", c_char_p),
+        ("states", c_uint32),
+        ("limit", c_uint32),
+        ("updated_from_ms", c_int64),
+        ("updated_before_ms", c_int64),
+        ("after_id", c_uint64),
+    ]
+
+
+class orch_recover_opts(Structure):
+    _fields_ = [
+        ("size", c_uint32),
+        ("flags", c_uint32),
+        ("kind_prefix", c_char_p),
+        ("probe", orch_probe_fn),
+        ("decide", orch_decide_fn),
+        ("hand_over", orch_hand_over_fn),
+        ("userdata", c_void_p),
+    ]
+
+
+class orch_restore_opts(Structure):
+    _fields_ = [
+        ("size", c_uint32),
+        ("flags", c_uint32),
+        ("backup_path", c_char_p),
+        ("path", c_char_p),
+        ("anchor_path", c_char_p),
     ]
 
 
@@ -368,6 +444,20 @@ class orch_job_opts(Structure):
     ]
 
 
+class orch_permit_opts(Structure):
+    _fields_ = [
+        ("size", c_uint32),
+        ("flags", c_uint32),
+        ("name", c_char_p),
+        ("kind", c_char_p),
+        ("fingerprint", c_void_p),
+        ("fingerprint_length", c_size_t),
+        ("expires_at_ms", c_int64),
+        ("note", c_void_p),
+        ("note_length", c_size_t),
+    ]
+
+
 class orch_pipeline_opts(Structure):
     _fields_ = [
         ("size", c_uint32),
@@ -392,11 +482,30 @@ class orch_pipeline_opts(Structure):
     ]
 
 
+class orch_timer_opts(Structure):
+    _fields_ = [
+        ("size", c_uint32),
+        ("flags", c_uint32),
+        ("name", c_char_p),
+        ("due_at_ms", c_int64),
+        ("delay_ms", c_int64),
+        ("payload", c_void_p),
+        ("payload_length", c_size_t),
+    ]
+
+
 CALLBACKS: Dict[str, Any] = {
     "orch_destroy_fn": orch_destroy_fn,
     "orch_log_fn": orch_log_fn,
+    "orch_begin_fn": orch_begin_fn,
+    "orch_recorded_fn": orch_recorded_fn,
+    "orch_move_fn": orch_move_fn,
     "orch_action_fn": orch_action_fn,
     "orch_probe_fn": orch_probe_fn,
+    "orch_decide_fn": orch_decide_fn,
+    "orch_hand_over_fn": orch_hand_over_fn,
+    "orch_record_fn": orch_record_fn,
+    "orch_export_fn": orch_export_fn,
     "orch_revoke_fn": orch_revoke_fn,
     "orch_operation_fn": orch_operation_fn,
     "orch_proc_fn": orch_proc_fn,
@@ -406,7 +515,10 @@ CALLBACKS: Dict[str, Any] = {
     "orch_job_fn": orch_job_fn,
     "orch_job_event_fn": orch_job_event_fn,
     "orch_job_done_fn": orch_job_done_fn,
+    "orch_permit_fn": orch_permit_fn,
     "orch_pipeline_event_fn": orch_pipeline_event_fn,
+    "orch_timer_each_fn": orch_timer_each_fn,
+    "orch_timer_due_fn": orch_timer_due_fn,
 }
 
 
@@ -414,6 +526,9 @@ STRUCTS: Dict[str, Any] = {
     "orch_ctx_opts": orch_ctx_opts,
     "orch_journal_opts": orch_journal_opts,
     "orch_action_opts": orch_action_opts,
+    "orch_query_opts": orch_query_opts,
+    "orch_recover_opts": orch_recover_opts,
+    "orch_restore_opts": orch_restore_opts,
     "orch_broker_opts": orch_broker_opts,
     "orch_upstream_opts": orch_upstream_opts,
     "orch_principal_opts": orch_principal_opts,
@@ -425,7 +540,9 @@ STRUCTS: Dict[str, Any] = {
     "orch_run_opts": orch_run_opts,
     "orch_executor_opts": orch_executor_opts,
     "orch_job_opts": orch_job_opts,
+    "orch_permit_opts": orch_permit_opts,
     "orch_pipeline_opts": orch_pipeline_opts,
+    "orch_timer_opts": orch_timer_opts,
 }
 
 #: Name: (result, arguments).
@@ -453,11 +570,16 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "orch_journal_unref": (c_void_p, [c_void_p]),
     "orch_journal_generation": (c_uint64, [c_void_p]),
     "orch_journal_sequence": (c_uint64, [c_void_p]),
+    "orch_journal_epoch": (c_uint64, [c_void_p]),
     "orch_action_opts_init": (None, [POINTER(orch_action_opts), c_uint32]),
     "orch_journal_begin": (c_int32, [c_void_p, POINTER(orch_action_opts), POINTER(c_uint32), POINTER(c_void_p),
                            POINTER(c_void_p)]),
     "orch_journal_record": (c_int32, [c_void_p, c_char_p, c_char_p, c_void_p, c_size_t, POINTER(c_int32),
                             POINTER(c_void_p)]),
+    "orch_journal_begin_async": (c_int32, [c_void_p, c_void_p, POINTER(orch_action_opts), orch_begin_fn, c_void_p,
+                                 orch_destroy_fn, POINTER(c_void_p)]),
+    "orch_journal_record_async": (c_int32, [c_void_p, c_void_p, c_char_p, c_char_p, c_void_p, c_size_t,
+                                  orch_recorded_fn, c_void_p, orch_destroy_fn, POINTER(c_void_p)]),
     "orch_action_ref": (c_void_p, [c_void_p]),
     "orch_action_unref": (c_void_p, [c_void_p]),
     "orch_action_dispatch": (c_int32, [c_void_p, POINTER(c_void_p)]),
@@ -467,6 +589,10 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "orch_action_unknown": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(c_void_p)]),
     "orch_action_hand_over": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(c_void_p)]),
     "orch_action_abandon": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(c_void_p)]),
+    "orch_action_move_async": (c_int32, [c_void_p, c_void_p, c_uint32, c_void_p, c_size_t, orch_move_fn, c_void_p,
+                               orch_destroy_fn, POINTER(c_void_p)]),
+    "orch_action_decide": (c_int32, [c_void_p, c_uint32, c_char_p, c_void_p, c_size_t, POINTER(c_void_p)]),
+    "orch_action_decision": (c_uint32, [c_void_p, POINTER(c_char_p), POINTER(c_int64)]),
     "orch_action_id": (c_uint64, [c_void_p]),
     "orch_action_kind": (c_char_p, [c_void_p]),
     "orch_action_key": (c_char_p, [c_void_p]),
@@ -476,20 +602,53 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "orch_action_attempt": (c_uint32, [c_void_p]),
     "orch_action_generation": (c_uint64, [c_void_p]),
     "orch_action_updated_at_ms": (c_int64, [c_void_p]),
+    "orch_action_created_at_ms": (c_int64, [c_void_p]),
+    "orch_action_pruned": (c_int32, [c_void_p]),
     "orch_action_request": (c_void_p, [c_void_p, POINTER(c_size_t)]),
     "orch_action_result": (c_void_p, [c_void_p, POINTER(c_size_t)]),
     "orch_journal_each": (c_int32, [c_void_p, c_char_p, orch_action_fn, c_void_p, POINTER(c_void_p)]),
+    "orch_query_opts_init": (None, [POINTER(orch_query_opts), c_uint32]),
+    "orch_journal_query": (c_int32, [c_void_p, POINTER(orch_query_opts), orch_action_fn, c_void_p,
+                           POINTER(c_void_p)]),
     "orch_journal_find": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p), POINTER(c_void_p)]),
     "orch_probe_reply_answer": (c_int32, [c_void_p, c_uint32, c_void_p, c_size_t]),
     "orch_action_resolve": (c_int32, [c_void_p, c_uint32, c_void_p, c_size_t, POINTER(c_void_p)]),
-    "orch_journal_recover": (c_int32, [c_void_p, c_char_p, orch_probe_fn, c_void_p, POINTER(c_void_p),
-                             POINTER(c_void_p)]),
+    "orch_recover_opts_init": (None, [POINTER(orch_recover_opts), c_uint32]),
+    "orch_journal_recover": (c_int32, [c_void_p, POINTER(orch_recover_opts), POINTER(c_void_p), POINTER(c_void_p)]),
     "orch_recovery_unref": (c_void_p, [c_void_p]),
     "orch_recovery_count": (c_uint32, [c_void_p]),
     "orch_recovery_row": (c_int32, [c_void_p, c_uint32, POINTER(c_void_p), POINTER(c_uint32), POINTER(c_uint32),
                           POINTER(c_char_p)]),
     "orch_recovery_text": (c_char_p, [c_void_p]),
     "orch_journal_verify": (c_int32, [c_void_p, POINTER(c_uint64), POINTER(c_void_p)]),
+    "orch_record_sequence": (c_uint64, [c_void_p]),
+    "orch_record_at_ms": (c_int64, [c_void_p]),
+    "orch_record_generation": (c_uint64, [c_void_p]),
+    "orch_record_type": (c_uint32, [c_void_p]),
+    "orch_record_type_name": (c_char_p, [c_uint32]),
+    "orch_record_subject": (c_uint64, [c_void_p]),
+    "orch_record_name": (c_char_p, [c_void_p]),
+    "orch_record_kind": (c_char_p, [c_void_p]),
+    "orch_record_state": (c_uint32, [c_void_p]),
+    "orch_record_state_name": (c_char_p, [c_void_p]),
+    "orch_record_attempt": (c_uint32, [c_void_p]),
+    "orch_journal_records": (c_int32, [c_void_p, c_uint64, orch_record_fn, c_void_p, POINTER(c_void_p)]),
+    "orch_journal_watch": (c_int32, [c_void_p, c_void_p, c_uint64, orch_record_fn, c_void_p, orch_destroy_fn,
+                           POINTER(c_void_p), POINTER(c_void_p)]),
+    "orch_watch_unref": (c_void_p, [c_void_p]),
+    "orch_journal_prune": (c_int32, [c_void_p, c_int64, POINTER(c_uint64), POINTER(c_uint64), POINTER(c_void_p)]),
+    "orch_journal_export": (c_int32, [c_void_p, c_uint32, orch_export_fn, c_void_p, POINTER(c_void_p)]),
+    "orch_journal_backup": (c_int32, [c_void_p, c_char_p, POINTER(c_uint64), POINTER(c_void_p)]),
+    "orch_restore_opts_init": (None, [POINTER(orch_restore_opts), c_uint32]),
+    "orch_journal_restore": (c_int32, [POINTER(orch_restore_opts), POINTER(c_void_p), POINTER(c_void_p)]),
+    "orch_restoration_unref": (c_void_p, [c_void_p]),
+    "orch_restoration_epoch": (c_uint64, [c_void_p]),
+    "orch_restoration_records": (c_uint64, [c_void_p]),
+    "orch_restoration_lost": (c_uint64, [c_void_p]),
+    "orch_restoration_unknown": (c_uint32, [c_void_p]),
+    "orch_restoration_void": (c_uint32, [c_void_p]),
+    "orch_restoration_replaced": (c_char_p, [c_void_p]),
+    "orch_restoration_text": (c_char_p, [c_void_p]),
     "orch_broker_opts_init": (None, [POINTER(orch_broker_opts), c_uint32]),
     "orch_broker_new": (c_int32, [c_void_p, POINTER(orch_broker_opts), POINTER(c_void_p), POINTER(c_void_p)]),
     "orch_broker_ref": (c_void_p, [c_void_p]),
@@ -603,6 +762,22 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "orch_job_workspace": (c_char_p, [c_void_p]),
     "orch_job_finish": (c_int32, [c_void_p, c_int32, c_char_p, POINTER(c_void_p)]),
     "orch_job_claimed_tokens": (c_uint64, [c_void_p]),
+    "orch_permit_opts_init": (None, [POINTER(orch_permit_opts), c_uint32]),
+    "orch_permit_issue": (c_int32, [c_void_p, POINTER(orch_permit_opts), POINTER(c_void_p), POINTER(c_void_p)]),
+    "orch_permit_revoke": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p)]),
+    "orch_permit_find": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p), POINTER(c_void_p)]),
+    "orch_permit_each": (c_int32, [c_void_p, orch_permit_fn, c_void_p, POINTER(c_void_p)]),
+    "orch_permit_ref": (c_void_p, [c_void_p]),
+    "orch_permit_unref": (c_void_p, [c_void_p]),
+    "orch_permit_id": (c_uint64, [c_void_p]),
+    "orch_permit_name": (c_char_p, [c_void_p]),
+    "orch_permit_kind": (c_char_p, [c_void_p]),
+    "orch_permit_state": (c_uint32, [c_void_p]),
+    "orch_permit_state_name": (c_char_p, [c_uint32]),
+    "orch_permit_expires_at_ms": (c_int64, [c_void_p]),
+    "orch_permit_epoch": (c_uint64, [c_void_p]),
+    "orch_permit_action": (c_uint64, [c_void_p]),
+    "orch_permit_note": (c_void_p, [c_void_p, POINTER(c_size_t)]),
     "orch_pipeline_opts_init": (None, [POINTER(orch_pipeline_opts), c_uint32]),
     "orch_pipeline_new": (c_int32, [c_void_p, POINTER(orch_pipeline_opts), POINTER(c_void_p), POINTER(c_void_p)]),
     "orch_pipeline_ref": (c_void_p, [c_void_p]),
@@ -626,4 +801,24 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "orch_string_free": (c_void_p, [c_void_p]),
     "orch_pipeline_report_path": (c_char_p, [c_void_p]),
     "orch_pipeline_product_path": (c_char_p, [c_void_p]),
+    "orch_timer_opts_init": (None, [POINTER(orch_timer_opts), c_uint32]),
+    "orch_timer_set": (c_int32, [c_void_p, POINTER(orch_timer_opts), POINTER(c_void_p), POINTER(c_void_p)]),
+    "orch_timer_done": (c_int32, [c_void_p, POINTER(c_void_p)]),
+    "orch_timer_cancel": (c_int32, [c_void_p, POINTER(c_void_p)]),
+    "orch_timer_find": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p), POINTER(c_void_p)]),
+    "orch_timer_each": (c_int32, [c_void_p, orch_timer_each_fn, c_void_p, POINTER(c_void_p)]),
+    "orch_timer_next": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_int64), POINTER(c_void_p)]),
+    "orch_timer_watch_new": (c_int32, [c_void_p, c_void_p, orch_timer_due_fn, c_void_p, orch_destroy_fn,
+                             POINTER(c_void_p), POINTER(c_void_p)]),
+    "orch_timer_watch_unref": (c_void_p, [c_void_p]),
+    "orch_timer_ref": (c_void_p, [c_void_p]),
+    "orch_timer_unref": (c_void_p, [c_void_p]),
+    "orch_timer_id": (c_uint64, [c_void_p]),
+    "orch_timer_name": (c_char_p, [c_void_p]),
+    "orch_timer_state": (c_uint32, [c_void_p]),
+    "orch_timer_state_name": (c_char_p, [c_uint32]),
+    "orch_timer_round": (c_uint32, [c_void_p]),
+    "orch_timer_due_at_ms": (c_int64, [c_void_p]),
+    "orch_timer_delay_ms": (c_int64, [c_void_p]),
+    "orch_timer_payload": (c_void_p, [c_void_p, POINTER(c_size_t)]),
 }

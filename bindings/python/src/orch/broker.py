@@ -9,8 +9,10 @@ from . import _callbacks, _handle, _table
 from ._completion import Completion
 from ._enums import Credential, Operation, choice
 from ._native import Path, Text, call, checked, descriptor, encode, lib, optional_path, options, plain, text
+from .action import Action
 from .context import Context
-from .journal import Action, Journal, ProbeReply
+from .journal import Journal
+from .recovery import ProbeReply
 
 
 class Spent(NamedTuple):
