@@ -39,6 +39,16 @@ final class Handle: @unchecked Sendable {
     }
 }
 
+/// The handle that a call makes, if it makes one.
+func made(
+    _ executor: OrchExecutor, _ unref: @escaping (OpaquePointer?) -> OpaquePointer?,
+    _ call: (UnsafeMutablePointer<OpaquePointer?>, UnsafeMutablePointer<OpaquePointer?>) -> Int32
+) throws(OrchError) -> Handle? {
+    var pointer: OpaquePointer?
+    try check { call(&pointer, $0) }
+    return pointer.map { Handle($0, executor, unref) }
+}
+
 /// What stands behind the `userdata` of a callback. C owns one reference, which `destroy` gives back, once.
 final class Callback<Body> {
     let body: Body

@@ -23,6 +23,22 @@ public enum ProbeAnswer: Hashable, Sendable {
     }
 }
 
+/// What a recovery does with an action.
+public struct RecoveryStep: OrchConstant {
+    public let rawValue: UInt32
+    public init(rawValue: UInt32) { self.rawValue = rawValue }
+
+    /// It happened: observed, confirmed.
+    public static let goOn = Self(ORCH_RECOVER_CONTINUE)
+    /// Unknown: ask again before any retry.
+    public static let verify = Self(ORCH_RECOVER_VERIFY)
+    /// Failed: a begin is fresh again.
+    public static let retry = Self(ORCH_RECOVER_RETRY)
+    /// A person decides.
+    public static let handOver = Self(ORCH_RECOVER_HAND_OVER)
+    public static let abandon = Self(ORCH_RECOVER_ABANDON)
+}
+
 /// What a recovery found and decided.
 public struct Recovery: Sendable, CustomStringConvertible {
     public struct Row: Sendable {
@@ -61,59 +77,101 @@ public struct Recovery: Sendable, CustomStringConvertible {
 }
 
 extension Journal {
+    /// Asks the outside what became of an action.
+    public typealias Probe = @Sendable (ActionRecord) throws -> ProbeAnswer
+    /// May choose otherwise than is proposed, knowing what the probe found (nil: it was not probed). nil: as
+    /// proposed.
+    public typealias Decide = @Sendable (ActionRecord, Outcome?, RecoveryStep) -> RecoveryStep?
+    /// Tells that an action waits for a person.
+    public typealias HandOver = @Sendable (ActionRecord) -> Void
+
     /// After a restart: probes each action that an earlier generation left open, then decides, by the table
-    /// of orch_journal_recover(3). It can be killed at any point and run again.
+    /// of orch_journal_recover(3). It can be killed at any point and run again. The functions run at once, on
+    /// the journal's thread; they must not wait for anything of the journal.
     /// - Parameters:
     ///   - kindPrefix: only actions of such a kind.
-    ///   - probe: asks the outside what became of the action, at once, on the journal's thread; it must not
-    ///     wait for anything of the journal. Throwing is the answer `unknown`. nil: every answer is
-    ///     `unknown`.
+    ///   - probe: throwing is the answer `unknown`. nil: every answer is `unknown`.
+    ///   - decide: what nobody has evidence for is not taken, and the row says so.
+    ///   - handOver: called for each action that waits for a person, at each recovery.
     @discardableResult
     public func recover(
-        _ kindPrefix: String? = nil, probe: (@Sendable (ActionRecord) throws -> ProbeAnswer)? = nil
+        _ kindPrefix: String? = nil, probe: Probe? = nil, decide: Decide? = nil, handOver: HandOver? = nil
     ) throws(OrchError) -> Recovery {
-        guard let probe else { return try recover(kindPrefix, nil, nil) { [] } }
-        let asker = Asker(probe)
-        let userdata = Unmanaged.passUnretained(asker).toOpaque()
-        return try recover(kindPrefix, ask, userdata) { withExtendedLifetime(asker) { asker.errors } }
+        let asker = Asker(decide, handOver)
+        if let probe {
+            asker.ask = { [unowned asker] action, reply in
+                var answer = ProbeAnswer.unknown
+                do { answer = try probe(ActionRecord(copying: action)) } catch { asker.errors.append(error) }
+                let result = answer.result
+                _ = result.withUnsafeBytes {
+                    orch_probe_reply_answer(reply, answer.outcome.rawValue, $0.baseAddress, $0.count)
+                }
+            }
+        }
+        return try recover(kindPrefix, asker)
     }
 
     /// The same for the actions of a broker, whose destinations it asks by the recorded probe URL.
     @discardableResult
-    public func recover(_ kindPrefix: String? = nil, asking broker: Broker) throws(OrchError) -> Recovery {
+    public func recover(
+        _ kindPrefix: String? = nil, asking broker: Broker, decide: Decide? = nil, handOver: HandOver? = nil
+    ) throws(OrchError) -> Recovery {
         try handle.requireSameContext(as: broker.handle, "the broker")
-        return try withExtendedLifetime(broker) { () throws(OrchError) in
-            try recover(kindPrefix, orch_broker_probe, UnsafeMutableRawPointer(broker.handle.pointer)) { [] }
+        let asker = Asker(decide, handOver)
+        asker.ask = { action, reply in
+            orch_broker_probe(UnsafeMutableRawPointer(broker.handle.pointer), action, reply)
         }
+        return try recover(kindPrefix, asker)
     }
 
-    private func recover(
-        _ kindPrefix: String?, _ probe: orch_probe_fn?, _ userdata: UnsafeMutableRawPointer?,
-        _ probeErrors: () -> [any Error]
-    ) throws(OrchError) -> Recovery {
+    private func recover(_ kindPrefix: String?, _ asker: Asker) throws(OrchError) -> Recovery {
         try withCMemory { memory throws(OrchError) in
-            let prefix = try memory.string(kindPrefix)
+            var opts = orch_recover_opts()
+            orch_recover_opts_init(&opts, sizeOf(orch_recover_opts.self))
+            opts.kind_prefix = try memory.string(kindPrefix)
+            opts.probe = asker.ask == nil ? nil : onProbe
+            opts.decide = asker.decide == nil ? nil : onDecide
+            opts.hand_over = asker.handOver == nil ? nil : onHandOver
+            opts.userdata = Unmanaged.passUnretained(asker).toOpaque()
             var recovery: OpaquePointer?
-            try check { orch_journal_recover(handle.pointer, prefix, probe, userdata, &recovery, $0) }
+            try check { orch_journal_recover(handle.pointer, &opts, &recovery, $0) }
             defer { orch_recovery_unref(recovery) }
-            return Recovery(copying: recovery!, handle.executor, probeErrors())
+            return withExtendedLifetime(asker) { Recovery(copying: recovery!, handle.executor, asker.errors) }
         }
     }
 }
 
+/// What stands behind the userdata of the three callbacks.
 private final class Asker {
-    let probe: @Sendable (ActionRecord) throws -> ProbeAnswer
+    var ask: ((OpaquePointer, OpaquePointer?) -> Void)?
+    let decide: Journal.Decide?
+    let handOver: Journal.HandOver?
     var errors: [any Error] = []
 
-    init(_ probe: @escaping @Sendable (ActionRecord) throws -> ProbeAnswer) { self.probe = probe }
+    init(_ decide: Journal.Decide?, _ handOver: Journal.HandOver?) {
+        self.decide = decide
+        self.handOver = handOver
+    }
+
+    static func of(_ userdata: UnsafeMutableRawPointer?) -> Asker {
+        Unmanaged<Asker>.fromOpaque(userdata!).takeUnretainedValue()
+    }
 }
 
-private func ask(_ userdata: UnsafeMutableRawPointer?, _ action: OpaquePointer?, _ reply: OpaquePointer?) {
-    let asker = Unmanaged<Asker>.fromOpaque(userdata!).takeUnretainedValue()
-    var answer = ProbeAnswer.unknown
-    do { answer = try asker.probe(ActionRecord(copying: action!)) } catch { asker.errors.append(error) }
-    let result = answer.result
-    _ = result.withUnsafeBytes {
-        orch_probe_reply_answer(reply, answer.outcome.rawValue, $0.baseAddress, $0.count)
-    }
+private func onProbe(
+    _ userdata: UnsafeMutableRawPointer?, _ action: OpaquePointer?, _ reply: OpaquePointer?
+) {
+    Asker.of(userdata).ask?(action!, reply)
+}
+
+private func onDecide(
+    _ userdata: UnsafeMutableRawPointer?, _ action: OpaquePointer?, _ outcome: UInt32, _ proposed: UInt32
+) -> UInt32 {
+    let found = outcome == 0 ? nil : Outcome(outcome)
+    return Asker.of(userdata).decide?(ActionRecord(copying: action!), found, RecoveryStep(proposed))?.rawValue
+        ?? proposed
+}
+
+private func onHandOver(_ userdata: UnsafeMutableRawPointer?, _ action: OpaquePointer?) {
+    Asker.of(userdata).handOver?(ActionRecord(copying: action!))
 }

@@ -109,6 +109,39 @@ func journal(_ count: Int, _ folder: String) async throws {
         }
         if recovery.rows.count != count / 10 { fail("\(recovery.rows.count) rows") }
     }
+    try await counted("decisions") {
+        try await journal.recover(
+            decide: { _, _, _ in
+                token.called()
+                return .verify
+            }, handOver: { _ in token.called() })
+        token.called()
+    }
+    try await counted("records that are watched") {
+        let number = Int(await journal.sequence)
+        for end in [1, number] {
+            var seen = 0
+            for await _ in try await journal.watch() {
+                token.called()
+                seen += 1
+                if seen == end { break }
+            }
+        }
+        _ = try await journal.watch(after: nil)
+    }
+    try await counted("timers and permits") {
+        for number in 0..<count / 100 {
+            try await journal.issue(.init("p\(number)", kind: "post"))
+            try await journal.setTimer("t\(number)", .at(ms: 1))
+        }
+        var due = try await journal.dueTimers().makeAsyncIterator()
+        for _ in 0..<count / 100 {
+            try await due.next()?.done()
+            token.called()
+        }
+        if try await journal.permits.count != count / 100 { fail("permits are missing") }
+        _ = try await journal.dueTimers()
+    }
     try await counted("walks") {
         for _ in 0..<10 { try await journal.walk(token) }
         if try await journal.actions().count != count / 10 { fail("actions are missing") }
@@ -121,6 +154,7 @@ extension Journal {
             token.called()
             return true
         }
+        try export(records: true) { _ in token.called() }
     }
 }
 

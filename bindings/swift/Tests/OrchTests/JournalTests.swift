@@ -100,6 +100,108 @@ import Testing
         #expect(try await journal.recover().rows.isEmpty)
     }
 
+    @Test func decidingOtherwiseAndTellingAPerson() async throws {
+        let folder = try Folder()
+        let path = try folder.file("journal.db")
+        do {
+            let journal = try await Journal(path)
+            for key in ["nobody-knows", "no-evidence", "not-applied"] {
+                let (_, action) = try await journal.begin(.init(kind: "post", key: key))
+                try await action.dispatch()
+            }
+        }
+        let asked = Asked()
+        let told = Asked()
+        let journal = try await reopened(path)
+        let recovery = try await journal.recover(
+            "post",
+            probe: { $0.key == "not-applied" ? .notApplied : .unknown },
+            decide: { record, outcome, proposed in
+                let said = "\(record.key) \(outcome?.rawValue ?? 0) \(proposed.rawValue)"
+                asked.keys.withLock { $0.append(said) }
+                switch record.key {
+                case "nobody-knows": return .verify
+                case "no-evidence": return .goOn
+                default: return .abandon
+                }
+            },
+            handOver: { record in told.keys.withLock { $0.append(record.key) } })
+        #expect(asked.keys.withLock { $0 } == ["nobody-knows 4 4", "no-evidence 4 4", "not-applied 2 3"])
+        // Nobody has evidence that the second one happened: as proposed.
+        let states = await recovery.rows.asyncMap { await $0.action.state }
+        #expect(states == [.unknown, .handedOver, .abandoned])
+        #expect(told.keys.withLock { $0 } == ["no-evidence"])
+        // A decision that says nothing is the proposal; who waits is told of again.
+        told.keys.withLock { $0 = [] }
+        try await journal.recover(
+            decide: { _, _, _ in nil }, handOver: { record in told.keys.withLock { $0.append(record.key) } })
+        #expect(try await journal.find("nobody-knows")?.state == .handedOver)
+        #expect(told.keys.withLock { $0.sorted() } == ["no-evidence", "nobody-knows"])
+    }
+
+    @Test func whatAPersonFoundOut() async throws {
+        let folder = try Folder()
+        let journal = try await Journal(try folder.file("journal.db"))
+        func waiting(_ key: String) async throws -> Action {
+            let (_, action) = try await journal.begin(.init(kind: "post", key: key))
+            try await action.dispatch()
+            try await action.handOver()
+            return action
+        }
+        let applied = try await waiting("a")
+        #expect(await applied.record.decided == nil)
+        try await applied.decide(.applied, by: "Ada", note: Array("it is there".utf8))
+        let notApplied = try await waiting("b")
+        try await notApplied.decide(.notApplied, by: "Grace")
+        let givenUp = try await waiting("c")
+        try await givenUp.decide(.abandon, by: "Ada")
+        #expect(try await journal.actions().asyncMap { await $0.state } == [.confirmed, .failed, .abandoned])
+        let record = try #require(try await journal.find("a")?.record)
+        #expect(record.result == Array("it is there".utf8))
+        #expect(record.decided?.decision == .applied && record.decided?.by == "Ada")
+        #expect((record.decided?.atMs ?? 0) >= record.createdAtMs)
+        #expect(try await journal.begin(.init(kind: "post", key: "b")).begin == .fresh)
+        let state = await #expect(throws: OrchError.self) { try await applied.decide(.abandon, by: "Ada") }
+        #expect(state?.code == .estate)
+    }
+
+    @Test func manyAtOnceAreAllThereInTheirOrder() async throws {
+        let folder = try Folder()
+        let context = try Context()
+        let journal = try await Journal(try folder.file("journal.db"), on: context)
+        let fresh = try await withThrowingTaskGroup(of: Bool.self) { group in
+            for number in 0..<200 {
+                group.addTask { try await journal.record(kind: "note", key: "n\(number)") }
+            }
+            return try await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
+        }
+        #expect(fresh == 200)
+        #expect(try await journal.actions().count == 200)
+        // Two moves of one object at the same time: the first one counts.
+        let (_, action) = try await journal.begin(.init(kind: "post", key: "k"))
+        async let first: Void = action.dispatch()
+        async let second: Void = action.dispatch()
+        var errors: [OrchError.Code] = []
+        do { try await first } catch let error as OrchError { errors.append(error.code) }
+        do { try await second } catch let error as OrchError { errors.append(error.code) }
+        #expect(errors == [.ebusy] || errors == [.estate])
+        #expect(await action.state == .dispatched)
+        #expect(try await journal.verify() == (await journal.sequence))
+    }
+
+    @Test func whatIsBeingRecordedKeepsItsJournal() async throws {
+        let folder = try Folder()
+        let path = try folder.file("journal.db")
+        func dropped() async throws -> Task<Bool, any Error> {
+            let journal = try await Journal(path)
+            return Task { try await journal.record(kind: "note", key: "n") }
+        }
+        let task = try await dropped()
+        task.cancel()  // it can not be taken back
+        #expect(try await task.value)
+        #expect(try await reopened(path).find("n") != nil)
+    }
+
     @Test func whatAWalkThrowsEndsItAndIsThrown() async throws {
         let folder = try Folder()
         let journal = try await Journal(try folder.file("journal.db"))
