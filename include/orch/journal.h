@@ -323,13 +323,15 @@ ORCH_API int32_t orch_action_resolve(orch_action *action, uint32_t outcome, cons
  * May choose otherwise than the table of orch_journal_recover() proposes. `outcome`: ORCH_OUTCOME_* of the
  * probe, 0 if there was none; `proposed`: ORCH_RECOVER_*. Returns an ORCH_RECOVER_*. What nobody has evidence for is
  * not taken: CONTINUE without APPLIED or an observation, RETRY without NOT_APPLIED where the policy is not
- * REPEATABLE and the action was dispatched, or a number that is none: then the proposal stands, and the row says so.
+ * REPEATABLE and the action was dispatched, VERIFY of what was never dispatched, another than CONTINUE for what was
+ * observed, or a number that is none: then the proposal stands, and the row says so. VERIFY leaves what is IN_FLIGHT
+ * as it is. Not called for what waits for a person already.
  */
 typedef uint32_t (*orch_decide_fn)(void *userdata, orch_action *action, uint32_t outcome,
 				   uint32_t proposed);
 /*
- * Tells that an action waits for a person. Called for each action in HANDED_OVER at each recovery, also for those of
- * earlier ones, because a kill may have come between the record and this call.
+ * Tells that an action waits for a person, who then uses orch_action_decide(). Called for each action in HANDED_OVER
+ * at each recovery, also for those of earlier ones, because a kill may have come between the record and this call.
  */
 typedef void (*orch_hand_over_fn)(void *userdata, orch_action *action);
 
@@ -353,8 +355,10 @@ ORCH_API void orch_recover_opts_init(struct orch_recover_opts *opts, uint32_t si
  *   OBSERVED                    -> CONFIRMED
  *   UNKNOWN                     -> probed again, as DISPATCHED
  *   HANDED_OVER                 -> left; hand_over() is called
- * Each decision is a commit: it can be killed at any point and run again. The callbacks may use the journal.
- * `opts` and `ret_recovery` may be NULL.
+ * decide() may choose otherwise. Each decision is a commit: it can be killed at any point and run again. The callbacks
+ * may use the journal; an action that they, or another thread, moved on meanwhile is left to who did, and its row says
+ * "none: it was moved on while it was probed". Those that wait for a person already come last. Only what is open is
+ * read. `opts` and `ret_recovery` may be NULL.
  *
  * ORCH_EPOISONED, ORCH_EFORKED, ORCH_ESTATE: read-only; ORCH_EINVAL, ORCH_E2BIG, ORCH_ENOMEM. Since 0.1.
  */

@@ -508,6 +508,11 @@ uint64_t orch_action_id(const orch_action *action)
 	return action ? action->row.id : 0;
 }
 
+uint64_t action_sequence(const orch_action *action)
+{
+	return action->row.sequence;
+}
+
 const char *orch_action_kind(const orch_action *action)
 {
 	return action ? action->row.kind : "";

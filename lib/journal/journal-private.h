@@ -623,6 +623,8 @@ orch_action *action_new(orch_journal *journal, struct action_row *row);
 orch_action *action_reserve(void);
 /* The same of what was reserved. */
 void action_fill(orch_action *action, orch_journal *journal, struct action_row *row);
+/* Of the last event that the handle knows of. */
+uint64_t action_sequence(const orch_action *action);
 
 /* --- permit.c
  * --------------------------------------------------------------------------------------- */

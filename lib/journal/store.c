@@ -48,9 +48,10 @@ static const char *const statement_sql[STATEMENT_COUNT] = {
 	[STATEMENT_ACTION_SEQUENCE] = "SELECT sequence FROM action WHERE id = ?1",
 	[STATEMENT_INSTANCE] = "SELECT instance_id, boot_id, host, pid, opened_at_ms FROM instance"
 			       " WHERE generation = ?1",
-	/* "open > 0" is what tells SQLite that its partial index will do. */
-	[STATEMENT_OPEN_ACTIONS] = "SELECT id, kind FROM action WHERE open = 1 AND open > 0"
-				   " AND (state = 6 OR generation < ?1) ORDER BY id",
+	/* "open > 0" is what tells SQLite that its partial index will do. Those that wait for a
+	 * person come last. */
+	[STATEMENT_OPEN_ACTIONS] = "SELECT id, kind FROM action WHERE open > 0"
+				   " AND (open = 2 OR state = 6 OR generation < ?1) ORDER BY open, id",
 };
 
 /* --- checks and errors

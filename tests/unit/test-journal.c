@@ -325,6 +325,8 @@ static void probe(void *userdata, orch_action *action, orch_probe_reply *reply)
 /* From the table in journal.h. 0: left alone and not in the recovery. */
 static uint32_t decided(uint32_t state, uint32_t policy, uint32_t answer, bool own)
 {
+	if (state == ORCH_ACTION_HANDED_OVER)
+		return state;
 	if (own && state != ORCH_ACTION_UNKNOWN)
 		return 0;
 	switch (state) {
