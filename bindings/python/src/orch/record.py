@@ -112,8 +112,8 @@ class Watch(_handle.Handle):
     async def __anext__(self) -> Record:
         state = self._state
         if state.paused and not state.stream.waiting() and not self.closed:
-            state.paused = False
             ended, self._held[0] = self._held[0], self._begin(self._journal, self.context, state.last)
+            state.paused = False
             plain("orch_watch_unref", ended)
         return await state.stream.__anext__()
 

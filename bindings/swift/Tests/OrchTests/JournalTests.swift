@@ -96,8 +96,10 @@ import Testing
         #expect(recovery.rows.map(\.probe) == [.applied, .notApplied, .unknown, .unknown])
         #expect(try await journal.find("applied")?.record.result == Array("seen".utf8))
         #expect(recovery.text.contains("not-applied"))
-        // What is decided is not asked again.
-        #expect(try await journal.recover().rows.isEmpty)
+        // What is decided is not asked again; who waits for a person goes on waiting.
+        let again = try await journal.recover { _ in .applied() }
+        #expect(again.rows.map(\.stateBefore) == [.handedOver, .handedOver])
+        #expect(again.rows.map(\.probe) == [nil, nil])
     }
 
     @Test func decidingOtherwiseAndTellingAPerson() async throws {
