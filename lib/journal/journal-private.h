@@ -400,6 +400,8 @@ int32_t store_migrate(orch_journal *journal, orch_error **reterr);
 int32_t store_end_migration(orch_journal *journal, orch_error **reterr);
 /* `checkpoint` false leaves the files' bytes as they are. */
 void store_close(orch_journal *journal, bool checkpoint);
+/* SQLite makes one when it looks. */
+void store_drop_empty_log(const char *wal_path);
 
 /*
  * Several threads may be in calls. Whoever asks SQLite or looks at the handle's changing members does so between

@@ -224,9 +224,7 @@ static int32_t open_writable(orch_journal *journal, const char *lock_path, orch_
 	if (r < 0) {
 		store_abort(journal);
 		store_close(journal, false);
-		struct stat status;
-		if (stat(journal->wal_path, &status) == 0 && status.st_size == 0)
-			unlink(journal->wal_path); /* SQLite made it when it looked */
+		store_drop_empty_log(journal->wal_path);
 	}
 	return r;
 }

@@ -14,6 +14,16 @@ static int32_t place_failed(const struct restore *restore, int os_errno, const c
 			 "cannot put the restored journal in place at %s: %s", restore->path, what);
 }
 
+void restore_close(orch_journal *journal)
+{
+	if (!journal)
+		return;
+	store_abort(journal);
+	store_close(journal, false);
+	store_drop_empty_log(journal->wal_path);
+	orch_journal_unref(journal);
+}
+
 /*
  * Opens a journal that stands at `path` now. `ret_journal` NULL: it cannot be read, which is what a
  * backup is for. It is an error only where something else could be done about it.
@@ -26,8 +36,9 @@ static int32_t open_found(const char *path, orch_journal **ret_journal, orch_err
 	if (journal) {
 		journal->read_only = true;
 		journal->path = strdup(path);
+		journal->wal_path = orch_strdup_printf("%s-wal", path);
 	}
-	if (!journal || !journal->path) {
+	if (!journal || !journal->path || !journal->wal_path) {
 		orch_journal_unref(journal);
 		return orch_fail_memory(reterr);
 	}
@@ -38,8 +49,7 @@ static int32_t open_found(const char *path, orch_journal **ret_journal, orch_err
 		*ret_journal = journal;
 		return 0;
 	}
-	store_abort(journal);
-	orch_journal_unref(journal);
+	restore_close(journal);
 	if (r == ORCH_ENOMEM || r == ORCH_ELOCKED)
 		return pass_error(r, error, reterr);
 	orch_error_free(error);
@@ -120,11 +130,9 @@ int32_t restore_settle(struct restore *restore, orch_error **reterr)
 	bool unused =
 		left && never_used(left) && (!restore->old || left->epoch > restore->old->epoch);
 	_cleanup_free_ char *name = unused ? NULL : replaced_name(restore, left);
-	if (left) {
+	if (left)
 		learn(restore, left);
-		store_abort(left);
-	}
-	orch_journal_unref(left);
+	restore_close(left);
 	if (unused)
 		return 0;
 	int os_errno = name ? file_rename_new(restore->waiting, name) : ENOMEM;

@@ -49,6 +49,8 @@ struct restore {
 /* Turns the verified copy into the journal of a new epoch: `row` and `instance` say which. */
 int32_t restore_begin_epoch(struct restore *restore, orch_error **reterr);
 
+/* Closes what was only looked at: its bytes stay. Takes NULL. */
+void restore_close(orch_journal *journal);
 /* Removes or puts aside what an earlier run left under PATH.restored. */
 int32_t restore_settle(struct restore *restore, orch_error **reterr);
 /* Opens what will be replaced, if it can be. */

@@ -23,10 +23,7 @@ void orch_restore_opts_init(struct orch_restore_opts *opts, uint32_t size)
 
 static void restore_clear(struct restore *restore)
 {
-	if (restore->old) {
-		store_abort(restore->old);
-		orch_journal_unref(restore->old);
-	}
+	restore_close(restore->old);
 	if (restore->made) {
 		store_abort(restore->made);
 		store_close(restore->made, false);

@@ -368,6 +368,13 @@ void store_close(orch_journal *journal, bool checkpoint)
 	journal->db = NULL;
 }
 
+void store_drop_empty_log(const char *wal_path)
+{
+	struct stat status;
+	if (lstat(wal_path, &status) == 0 && S_ISREG(status.st_mode) && status.st_size == 0)
+		unlink(wal_path);
+}
+
 /* --- headroom
  * -------------------------------------------------------------------------------------------- */
 
