@@ -452,9 +452,13 @@ ORCH_API int32_t orch_journal_prune(orch_journal *journal, int64_t closed_before
 typedef int32_t (*orch_export_fn)(void *userdata, const char *line, size_t length);
 /*
  * Everything as NDJSON: {"type":"journal",...}, then "generation", "epoch", "action", "decision", "permit", "timer"
- * and "record" lines, and at last {"type":"end","lines":N,"sequence":N,"hash":HEX}: without it the export is not
- * whole. Payloads are {"text":...} if they are UTF-8 without NUL, else {"base64":...}; {"sha256":HEX,"bytes":N} if
- * they are not kept. `flags`: ORCH_EXPORT_*.
+ * and "record" lines, and at last {"type":"end","lines":N,"sequence":N,"hash":HEX,"sha256":HEX}: without it the export
+ * is not whole. Payloads are {"text":...} if they are UTF-8 without NUL, else {"base64":...}; {"sha256":HEX,"bytes":N}
+ * if they are not kept, and null if there is none. Ids and times are JSON integers of 64 bits. `flags`: ORCH_EXPORT_*.
+ *
+ * Others may write meanwhile. What is changed while the lines are told comes again: of lines with the same type and id
+ * the last one counts, and all of them together are the journal at record `sequence` of the last line. That line's
+ * `hash` is that record's, `lines` counts those before it, and `sha256` is over their bytes.
  *
  * ORCH_EPOISONED, ORCH_EFORKED, ORCH_ECORRUPT, ORCH_EINVAL, ORCH_ENOMEM. Since 0.1.
  */

@@ -10,32 +10,10 @@ void orch_action_opts_init(struct orch_action_opts *opts, uint32_t size)
 /* --- what a caller gives
  * ----------------------------------------------------------------------------------- */
 
-/* RFC 3629: shortest form, no surrogates, nothing above U+10FFFF. */
-static bool is_utf8(const char *text)
-{
-	const unsigned char *at = (const unsigned char *)text;
-	while (*at) {
-		unsigned char lead = *at++;
-		if (lead < 0x80)
-			continue;
-		int more = lead >= 0xc2 && lead <= 0xdf	  ? 1
-			   : lead >= 0xe0 && lead <= 0xef ? 2
-			   : lead >= 0xf0 && lead <= 0xf4 ? 3
-							  : 0;
-		if (!more || (lead == 0xe0 && *at < 0xa0) || (lead == 0xed && *at > 0x9f) ||
-		    (lead == 0xf0 && *at < 0x90) || (lead == 0xf4 && *at > 0x8f))
-			return false;
-		for (; more; more--)
-			if ((*at++ & 0xc0) != 0x80)
-				return false;
-	}
-	return true;
-}
-
 bool key_is_valid(const char *key)
 {
 	size_t length = key ? strlen(key) : 0;
-	return length >= 1 && length <= KEY_MAX && is_utf8(key);
+	return length >= 1 && length <= KEY_MAX && text_is_utf8(key, length);
 }
 
 bool kind_is_valid(const char *kind)

@@ -29,7 +29,8 @@
  *	record.c, watch.c
  *	            records read back in their order
  *	prune.c     payloads dropped
- *	export.c    everything as NDJSON
+ *	export.c, export-rows.c
+ *	            everything as NDJSON
  *	backup.c    a whole copy while in use
  *	restore.c   a journal made of a backup
  *	verify.c    the chain, the rows and the anchor checked
@@ -117,6 +118,8 @@ bool payload_copy(struct payload *payload, const struct payload *from);
 /* Keeps the digest and gives up the bytes. False: out of memory. */
 bool payload_cut(struct payload *payload);
 void payload_clear(struct payload *payload);
+/* RFC 3629; a NUL is a character like others. */
+bool text_is_utf8(const void *bytes, size_t length);
 
 /* --- files.c
  * ---------------------------------------------------------------------------------------- */

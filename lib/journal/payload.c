@@ -4,6 +4,34 @@
 
 #include "journal-private.h"
 
+/* How many bytes follow `lead`, and the bounds of the first of them: shortest form, no surrogates, up to U+10FFFF. */
+static int continuations(unsigned char lead, unsigned char *ret_low, unsigned char *ret_high)
+{
+	*ret_low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+	*ret_high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+	return lead >= 0xc2 && lead <= 0xdf   ? 1
+	       : lead >= 0xe0 && lead <= 0xef ? 2
+	       : lead >= 0xf0 && lead <= 0xf4 ? 3
+					      : 0;
+}
+
+bool text_is_utf8(const void *bytes, size_t length)
+{
+	const unsigned char *at = bytes, *end = at + length;
+	while (at < end) {
+		unsigned char low, high, lead = *at++;
+		if (lead < 0x80)
+			continue;
+		int more = continuations(lead, &low, &high);
+		if (!more || end - at < more || *at < low || *at > high)
+			return false;
+		for (at++; more > 1; more--)
+			if ((*at++ & 0xc0) != 0x80)
+				return false;
+	}
+	return true;
+}
+
 static struct body *body_new(const void *bytes, size_t length)
 {
 	struct body *body = malloc(sizeof(*body) + length + 1);
