@@ -16,7 +16,6 @@ static uint32_t ask(const char *method, const char *url)
 	return status == 200   ? ORCH_OUTCOME_APPLIED
 	       : status == 404 ? ORCH_OUTCOME_NOT_APPLIED : ORCH_OUTCOME_UNKNOWN;
 }
-
 static void probe(void *method, orch_action *action, orch_probe_reply *reply)
 {
 	orch_probe_reply_answer(reply, ask(method, orch_action_key(action)), NULL, 0);
