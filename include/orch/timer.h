@@ -10,6 +10,9 @@
  *		   clock makes it earlier or later; after a reboot what the wall clock leaves of it, never more than
  *		   the whole delay again
  *
+ * What is left of the delays after a reboot is written down by the first orch_timer_next() or watch: a further record of
+ * the same round, and from then on no step of the clock matters again. A further reboot never makes it longer.
+ *
  * A due timer stays due until orch_timer_done(): killed in between, it is due again after the restart. What it starts
  * is best an action whose key names the timer and its round.
  */
@@ -29,7 +32,7 @@ struct orch_timer_opts {
 	uint32_t size;
 	uint32_t flags;         /* none defined: 0 */
 	const char *name;       /* unique in the journal; 1..255 bytes, UTF-8 */
-	int64_t due_at_ms;      /* milliseconds since 1970; 0: delay_ms counts */
+	int64_t due_at_ms;      /* milliseconds since 1970, at most the year 9999; 0: delay_ms counts */
 	int64_t delay_ms;       /* 0 or more, at most 100 years */
 	const void *payload;    /* copied; at most 4096 bytes */
 	size_t payload_length;
@@ -39,7 +42,7 @@ ORCH_API void orch_timer_opts_init(struct orch_timer_opts *opts, uint32_t size);
 /*
  * Sets a timer, or sets it anew under the same name: its round rises by 1, and what is known of an earlier round
  * can neither end nor cancel it. `ret_timer` may be NULL. ORCH_EINVAL: both times are set, or one is negative or
- * too far; ORCH_ETOOBIG: payload; other errors as for orch_journal_begin(). Since 0.1.
+ * too far; ORCH_ETOOBIG: payload; ORCH_ESTATE: read-only; other errors as for orch_journal_begin(). Since 0.1.
  */
 ORCH_API int32_t orch_timer_set(orch_journal *journal, const struct orch_timer_opts *opts,
 				orch_timer **ret_timer, orch_error **reterr);
@@ -55,7 +58,7 @@ ORCH_API int32_t orch_timer_find(orch_journal *journal, const char *name, orch_t
 				 orch_error **reterr);
 /* Return 0 to go on, another value to end the walk with that value. The timer is borrowed. */
 typedef int32_t (*orch_timer_each_fn)(void *userdata, orch_timer *timer);
-/* All of them, in the order in which they were first set. Errors as for orch_timer_find(). Since 0.1. */
+/* All that there are when it begins, in the order in which they were first set. Errors as for orch_timer_find(). Since 0.1. */
 ORCH_API int32_t orch_timer_each(orch_journal *journal, orch_timer_each_fn fn, void *userdata,
 				 orch_error **reterr);
 /*
@@ -71,16 +74,18 @@ typedef void (*orch_timer_due_fn)(void *userdata, orch_timer *timer);
 /*
  * Calls `fn` in `ctx` for each timer when it is due: once for each round and watch, also for those that are due
  * already. Steps of the clock are noticed (Linux: timerfd_create(2), TFD_TIMER_CANCEL_ON_SET; elsewhere within 10
- * seconds). The watch holds a reference on the journal.
+ * seconds). Many that are due at once come in several turns, the longest overdue first. The watch holds references on
+ * the journal and the context; on a journal that is poisoned it tells nothing more. It may be dropped in `fn`.
  *
  * ORCH_EINVAL, ORCH_EPOISONED, ORCH_EFORKED, ORCH_ESTATE: read-only; ORCH_ESYS, ORCH_ENOMEM. Since 0.1.
  */
 ORCH_API int32_t orch_timer_watch_new(orch_journal *journal, orch_ctx *ctx, orch_timer_due_fn fn,
 				      void *userdata, orch_destroy_fn destroy,
 				      orch_timer_watch **ret_watch, orch_error **reterr);
+/* Ends it. Since 0.1. */
 ORCH_API orch_timer_watch *orch_timer_watch_unref(orch_timer_watch *watch);
 
-/* What it was when it was looked up. Since 0.1. */
+/* What it was when it was looked up, or was made by this very handle. Since 0.1. */
 ORCH_API orch_timer *orch_timer_ref(orch_timer *timer);
 ORCH_API orch_timer *orch_timer_unref(orch_timer *timer);
 ORCH_API uint64_t orch_timer_id(const orch_timer *timer);
@@ -91,7 +96,10 @@ ORCH_API uint32_t orch_timer_state(const orch_timer *timer);
 ORCH_API const char *orch_timer_state_name(uint32_t state);
 /* 1 when it is set first. Since 0.1. */
 ORCH_API uint32_t orch_timer_round(const orch_timer *timer);
-/* Milliseconds since 1970, by the wall clock as it was when it was set. Since 0.1. */
+/*
+ * Milliseconds since 1970. Of a delay: by the wall clock as it was when it was set, or after a reboot when what is left
+ * of it was written down. Since 0.1.
+ */
 ORCH_API int64_t orch_timer_due_at_ms(const orch_timer *timer);
 /* 0 for a timer that was set with due_at_ms. Since 0.1. */
 ORCH_API int64_t orch_timer_delay_ms(const orch_timer *timer);

@@ -18,8 +18,8 @@
  *	writer.c    many requests become one commit; the thread behind the callback forms
  *	permit.c, timer.c, decision.c, epoch.c
  *	            rows of their own, chained like actions
- *	timer-watch.c, linux/clock.c, darwin/clock.c
- *	            due timers in a context
+ *	timer-row.c, timer-watch.c, linux/clock.c, darwin/clock.c
+ *	            rows of timers; due ones in a context; clocks: see timer.h
  *	action.c    handles and their transitions
  *	begin.c     begin and record
  *	begin-async.c
@@ -47,6 +47,7 @@
 
 #include <orch/journal.h>
 #include <orch/permit.h>
+#include <orch/timer.h>
 
 #include "core/core-private.h"
 
@@ -372,6 +373,11 @@ struct orch_journal {
 	void (*on_record)(void *userdata, uint64_t sequence);
 	void *userdata;
 	orch_destroy_fn destroy;
+
+	char boot_id[64];	     /* which boot clock_boot_ms() counts; "": not asked yet */
+	int64_t first_boot_ms;	     /* by it, when it was asked first */
+	bool timers_anchored;	     /* no timer counts by another boot any more */
+	orch_timer_watch *timer_watches;
 };
 
 /* --- schema.c

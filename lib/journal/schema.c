@@ -54,7 +54,8 @@ static const char schema_2[] =
 	" state INTEGER NOT NULL, round INTEGER NOT NULL, due_at_ms INTEGER NOT NULL,"
 	" delay_ms INTEGER NOT NULL, boot_id TEXT NOT NULL, boot_due_ms INTEGER NOT NULL, payload BLOB,"
 	" created_at_ms INTEGER NOT NULL, updated_at_ms INTEGER NOT NULL) STRICT;"
-	"CREATE INDEX timer_pending ON timer (id) WHERE state = 1;"
+	/* The next of each clock: see timer.c. */
+	"CREATE INDEX timer_pending ON timer (boot_id, boot_due_ms) WHERE state = 1;"
 	"CREATE TABLE decision (id INTEGER PRIMARY KEY, sequence INTEGER NOT NULL, action INTEGER NOT NULL,"
 	" attempt INTEGER NOT NULL, decision INTEGER NOT NULL, decided_by TEXT NOT NULL, note BLOB,"
 	" at_ms INTEGER NOT NULL) STRICT;"
