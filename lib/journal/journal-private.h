@@ -329,6 +329,7 @@ struct writer {
 	struct ticket *first, **end;
 	enum leader leader;
 	struct call *calls; /* those that were not told yet */
+	orch_watch *watches;
 	bool has_thread, stops;
 	pthread_t thread;
 	pthread_cond_t thread_turned;
@@ -356,6 +357,8 @@ struct orch_journal {
 	struct writer writer;
 	/* Recursive; held by whoever uses what is below or SQLite: see store_lock(). */
 	pthread_mutex_t mutex;
+	unsigned locked; /* how often: SQLite is opened without locks of its own */
+	bool shared;	 /* a caller has the handle, so that others may use it meanwhile */
 	atomic_bool poisoned;
 	char *poison; /* why, for a person; NULL if there was no memory for it; set before `poisoned` */
 
@@ -746,6 +749,34 @@ int32_t journal_locate(orch_journal *journal, const char *path, const char *anch
 		       char **ret_lock_path, orch_error **reterr);
 /* How far it got. */
 struct anchor_point journal_point(const orch_journal *journal);
+
+/* --- record.c, watch.c
+ * ------------------------------------------------------------------------------ */
+
+struct orch_record {
+	uint64_t sequence;
+	int64_t at_ms;
+	uint64_t generation;
+	uint32_t type;
+	uint32_t state;
+	uint32_t attempt;
+	uint64_t subject;
+	char name[KEY_MAX + 1];
+	char kind[KIND_MAX + 1];
+};
+
+/* How many are read at once. */
+#define RECORD_BATCH 64
+
+/*
+ * The records after `after`, at most up to `last`, which was committed, and at most `room`, without a gap; under the
+ * lock. ORCH_ECORRUPT, ORCH_ENOMEM, ORCH_ESYS.
+ */
+int32_t record_read(orch_journal *journal, uint64_t after, uint64_t last, orch_record *records,
+		    uint32_t room, uint32_t *ret_count, orch_error **reterr);
+
+/* There is more to tell. Under the writer's lock. */
+void watch_wake_all(orch_journal *journal);
 
 /* --- begin.c
  * ---------------------------------------------------------------------------------------- */

@@ -219,8 +219,6 @@ static int32_t open_writable(orch_journal *journal, const char *lock_path, orch_
 	}
 	if (r == 0)
 		r = register_generation(journal, reterr);
-	if (r == 0)
-		writer_report(journal, journal->sequence);
 	if (r < 0) {
 		store_abort(journal);
 		store_close(journal, false);
@@ -343,6 +341,8 @@ int32_t orch_journal_open(const struct orch_journal_opts *opts, orch_journal **r
 	}
 	if (r == 0)
 		r = journal_open(&known, journal, reterr);
+	if (r == 0 && !journal->read_only)
+		writer_report(journal, journal->sequence);
 	if (r < 0) {
 		if (journal)
 			journal_free(journal);
@@ -351,6 +351,7 @@ int32_t orch_journal_open(const struct orch_journal_opts *opts, orch_journal **r
 		return r;
 	}
 	journal->destroy = known.destroy;
+	journal->shared = true;
 	*ret_journal = journal;
 	return 0;
 }

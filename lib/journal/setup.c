@@ -322,7 +322,7 @@ int32_t store_open(orch_journal *journal, const char *path, orch_error **reterr)
 {
 	int access = journal->is_backup ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
 	int result = sqlite3_open_v2(path, &journal->db,
-				     access | SQLITE_OPEN_FULLMUTEX | SQLITE_OPEN_NOFOLLOW |
+				     access | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW |
 					     SQLITE_OPEN_EXRESCODE,
 				     "unix");
 	if (result != SQLITE_OK)

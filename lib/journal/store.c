@@ -153,6 +153,7 @@ int32_t store_write_failed(orch_journal *journal, int result, const char *what,
 int32_t store_statement(orch_journal *journal, enum statement which, sqlite3_stmt **ret_statement,
 			orch_error **reterr)
 {
+	assert(journal->locked || !journal->shared);
 	sqlite3_stmt **slot = &journal->statements[which];
 	*ret_statement = NULL;
 	if (*slot) {
@@ -171,6 +172,7 @@ int32_t store_statement(orch_journal *journal, enum statement which, sqlite3_stm
 int32_t store_sql(orch_journal *journal, const char *sql, sqlite3_stmt **ret_statement,
 		  orch_error **reterr)
 {
+	assert(journal->locked || !journal->shared);
 	struct cached_sql *slot = journal->sql;
 	while (slot < journal->sql + STORE_SQL_MAX && slot->sql && slot->sql != sql)
 		slot++;
@@ -251,10 +253,12 @@ int32_t store_begin(orch_journal *journal, orch_error **reterr)
 void store_lock(orch_journal *journal)
 {
 	pthread_mutex_lock(&journal->mutex);
+	journal->locked++;
 }
 
 void store_unlock(orch_journal *journal)
 {
+	journal->locked--;
 	pthread_mutex_unlock(&journal->mutex);
 }
 

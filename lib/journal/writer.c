@@ -172,6 +172,7 @@ static void lead_once(orch_journal *journal, struct waiter *own)
 	pthread_mutex_unlock(&writer->mutex);
 	run_group(journal, tickets);
 	pthread_mutex_lock(&writer->mutex);
+	watch_wake_all(journal);
 	while (tickets) {
 		struct ticket *ticket = tickets;
 		tickets = ticket->next;
