@@ -24,22 +24,46 @@ static int32_t newer_schema(const char *path, int64_t schema, orch_error **reter
 		path, (long long)schema, ORCH_VERSION_STRING, JOURNAL_SCHEMA);
 }
 
-static int32_t check_identity(const char *path, const unsigned char header[100], bool *ret_backup,
-			      orch_error **reterr)
+static int32_t no_journal(const char *path, orch_error **reterr)
+{
+	return orch_fail(reterr, ORCH_ECORRUPT, 0, NULL,
+			 "%s is not a journal, or its beginning is damaged", path);
+}
+
+/*
+ * A power loss while the log goes back into the database may damage the database's first page, which the log still
+ * has: then the file alone says nothing, and SQLite is asked.
+ */
+static bool log_may_tell(const char *path, off_t size)
+{
+	unsigned char header[32]; /* https://sqlite.org/fileformat2.html, the WAL file format */
+	_cleanup_free_ char *wal_path = orch_strdup_printf("%s-wal", path);
+	/* Beside an empty database SQLite would delete the log. */
+	if (!wal_path || size < 4096)
+		return false;
+	_cleanup_close_ int fd =
+		open(wal_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
+	return fd >= 0 && pread(fd, header, sizeof(header), 0) == sizeof(header) &&
+	       (big_endian(header) | 1) == 0x377f0683;
+}
+
+static int32_t check_identity(const char *path, off_t size, const unsigned char header[100],
+			      bool *ret_backup, orch_error **reterr)
 {
 	bool is_database = memcmp(header, "SQLite format 3", 16) == 0;
-	bool is_backup = is_database && big_endian(header + 68) == JOURNAL_BACKUP_ID;
-	if (is_backup && !ret_backup)
+	uint32_t application = is_database ? big_endian(header + 68) : 0;
+	if (application == JOURNAL_BACKUP_ID && !ret_backup)
 		return orch_fail(
 			reterr, ORCH_ECORRUPT, 0, NULL,
 			"%s is a backup, which does not know what happened after it was made: "
 			"orch_journal_restore() makes a journal of it",
 			path);
-	if (!is_backup && (!is_database || big_endian(header + 68) != JOURNAL_APPLICATION_ID))
-		return orch_fail(reterr, ORCH_ECORRUPT, 0, NULL,
-				 "%s is not a journal, or its beginning is damaged", path);
 	if (ret_backup)
-		*ret_backup = is_backup;
+		*ret_backup = application == JOURNAL_BACKUP_ID;
+	if (application != JOURNAL_APPLICATION_ID && application != JOURNAL_BACKUP_ID)
+		return log_may_tell(path, size) ? 0 : no_journal(path, reterr);
+	if (big_endian(header + 60) > JOURNAL_SCHEMA)
+		return newer_schema(path, big_endian(header + 60), reterr);
 	return 0;
 }
 
@@ -56,7 +80,7 @@ int32_t store_check_file(const char *path, bool *ret_backup, orch_error **reterr
 	if (pread(fd, header, sizeof(header), 0) < 0)
 		return orch_fail(reterr, ORCH_ESYS, errno, NULL, "cannot read %s", path);
 	bool is_backup = false;
-	int32_t r = check_identity(path, header, ret_backup ? &is_backup : NULL, reterr);
+	int32_t r = check_identity(path, status.st_size, header, ret_backup ? &is_backup : NULL, reterr);
 	if (r < 0)
 		return r;
 	if (status.st_nlink != 1 && !is_backup)
@@ -67,8 +91,6 @@ int32_t store_check_file(const char *path, bool *ret_backup, orch_error **reterr
 			path, (unsigned long)status.st_nlink);
 	if (ret_backup)
 		*ret_backup = is_backup;
-	if (big_endian(header + 60) > JOURNAL_SCHEMA)
-		return newer_schema(path, big_endian(header + 60), reterr);
 	return 0;
 }
 
@@ -205,8 +227,6 @@ static const struct {
 };
 
 static const struct setting settings[] = {
-	{"PRAGMA locking_mode = EXCLUSIVE",
-	 "exclusive"}, /* before the first read, or it has no effect */
 	{"PRAGMA mmap_size = 0", "0"},
 	{"PRAGMA journal_mode = WAL", "wal"}, /* but for a backup, which is opened as it is */
 	{"PRAGMA synchronous = FULL", "2"},
@@ -263,6 +283,21 @@ int32_t store_end_migration(orch_journal *journal, orch_error **reterr)
 	int result = sqlite3_exec(journal->db, "COMMIT", NULL, NULL, NULL);
 	journal->migrating = false;
 	return result == SQLITE_OK ? 0 : store_fail(journal, result, "migration", reterr);
+}
+
+/* As store_check_file(), with what is in the log. */
+static int32_t check_application(orch_journal *journal, orch_error **reterr)
+{
+	sqlite3_stmt *statement = NULL;
+	int64_t id = 0;
+	int result = sqlite3_prepare_v2(journal->db, "PRAGMA application_id", -1, &statement, NULL);
+	if (result == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW)
+		id = sqlite3_column_int64(statement, 0);
+	result = store_finalize(statement, result);
+	if ((result & 0xff) == SQLITE_NOTADB || (result == SQLITE_OK && id != JOURNAL_APPLICATION_ID &&
+	     !(journal->is_backup && id == JOURNAL_BACKUP_ID)))
+		return no_journal(journal->path, reterr);
+	return result == SQLITE_OK ? 0 : store_fail(journal, result, "identity", reterr);
 }
 
 /* One row of two values; ORCH_ECORRUPT if there is none. */
@@ -333,7 +368,10 @@ int32_t store_open(orch_journal *journal, const char *path, orch_error **reterr)
 		if (result != SQLITE_OK)
 			return store_fail(journal, result, "hardening", reterr);
 	}
-	int32_t r = 0;
+	/* Before the first read, or it has no effect; and what is no journal is only read. */
+	int32_t r = set(journal, "PRAGMA locking_mode = EXCLUSIVE", "exclusive", reterr);
+	if (r == 0)
+		r = check_application(journal, reterr);
 	for (size_t i = 0; r == 0 && i < sizeof(settings) / sizeof(settings[0]); i++)
 		if (!journal->is_backup || strcmp(settings[i].expected, "wal") != 0)
 			r = set(journal, settings[i].pragma, settings[i].expected, reterr);
