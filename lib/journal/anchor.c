@@ -89,18 +89,6 @@ int32_t anchor_read(const char *path, bool *ret_found, struct anchor_point *ret_
 	return 0;
 }
 
-/* 0 or an errno. */
-static int write_all(int fd, const char *text, size_t length, off_t offset)
-{
-	for (size_t done = 0; done < length;) {
-		ssize_t written = pwrite(fd, text + done, length - done, offset + (off_t)done);
-		if (written < 0 && errno != EINTR)
-			return errno;
-		done += written > 0 ? (size_t)written : 0;
-	}
-	return 0;
-}
-
 int32_t anchor_sync(struct anchor *anchor, const struct anchor_point *point, orch_error **reterr)
 {
 	if (!anchor->path)
@@ -119,7 +107,7 @@ int32_t anchor_sync(struct anchor *anchor, const struct anchor_point *point, orc
 		os_errno = errno;
 		goto failed;
 	}
-	os_errno = write_all(fd, text, 2 * LINE_SIZE, 0);
+	os_errno = file_write_all(fd, text, 2 * LINE_SIZE, 0);
 	if (!os_errno && (orch_sync(fd) < 0 || rename(temp, anchor->path) < 0))
 		os_errno = errno;
 	if (os_errno) {
@@ -148,7 +136,7 @@ int32_t anchor_move(struct anchor *anchor, const struct anchor_point *point, uin
 		return anchor_sync(anchor, point, reterr);
 	char line[LINE_SIZE + 1];
 	line_format(point, line);
-	int os_errno = write_all(anchor->fd, line, LINE_SIZE, LINE_SIZE);
+	int os_errno = file_write_all(anchor->fd, line, LINE_SIZE, LINE_SIZE);
 	return os_errno ? orch_fail(reterr, ORCH_ESYS, os_errno, "anchor",
 				    "cannot write the anchor %s", anchor->path)
 			: 0;

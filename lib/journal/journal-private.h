@@ -88,6 +88,8 @@ static inline int32_t pass_error(int32_t code, orch_error *error, orch_error **r
  * file. Takes `fd` over; -1 with errno.
  */
 int fd_above_stdio(int fd);
+/* Goes on after what interrupts it, and after a part. 0 or an errno. */
+int file_write_all(int fd, const char *text, size_t length, off_t offset);
 
 /* The code for what the system answered: ORCH_ENOENT, ORCH_ENOSPC, ORCH_ENOMEM or ORCH_ESYS. */
 int32_t journal_code(int os_errno);

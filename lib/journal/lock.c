@@ -94,6 +94,17 @@ int32_t journal_code(int os_errno)
 	}
 }
 
+int file_write_all(int fd, const char *text, size_t length, off_t offset)
+{
+	for (size_t done = 0; done < length;) {
+		ssize_t written = pwrite(fd, text + done, length - done, offset + (off_t)done);
+		if (written < 0 && errno != EINTR)
+			return errno;
+		done += written > 0 ? (size_t)written : 0;
+	}
+	return 0;
+}
+
 int fd_above_stdio(int fd)
 {
 	if (fd < 0 || fd > STDERR_FILENO)
@@ -195,8 +206,11 @@ int32_t lock_sign(struct lock *lock, const struct instance_row *instance, orch_e
 			      (long long)instance->pid, instance->boot_id, instance->host,
 			      (unsigned long long)instance->generation);
 	/* Overwritten before it is cut: on a full disk the block is still there. */
-	if (pwrite(lock->fd, text, (size_t)length, 0) != length || ftruncate(lock->fd, length) < 0)
-		return orch_fail(reterr, journal_code(errno), errno, "lock",
+	int os_errno = file_write_all(lock->fd, text, (size_t)length, 0);
+	while (!os_errno && ftruncate(lock->fd, length) < 0)
+		os_errno = errno == EINTR ? 0 : errno;
+	if (os_errno)
+		return orch_fail(reterr, journal_code(os_errno), os_errno, "lock",
 				 "cannot write to the lock file %s", lock->path);
 	return 0;
 }

@@ -294,8 +294,8 @@ static int32_t check_application(orch_journal *journal, orch_error **reterr)
 	if (result == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW)
 		id = sqlite3_column_int64(statement, 0);
 	result = store_finalize(statement, result);
-	if ((result & 0xff) == SQLITE_NOTADB || (result == SQLITE_OK && id != JOURNAL_APPLICATION_ID &&
-	     !(journal->is_backup && id == JOURNAL_BACKUP_ID)))
+	bool known = id == JOURNAL_APPLICATION_ID || (journal->read_only && id == JOURNAL_BACKUP_ID);
+	if ((result & 0xff) == SQLITE_NOTADB || (result == SQLITE_OK && !known))
 		return no_journal(journal->path, reterr);
 	return result == SQLITE_OK ? 0 : store_fail(journal, result, "identity", reterr);
 }

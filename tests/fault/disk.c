@@ -419,8 +419,8 @@ static int sync_fd(int fd, long call)
 	bool folder = disk.armed && fstat(fd, &status) == 0 && S_ISDIR(status.st_mode) &&
 		      path_of(fd, path, sizeof(path)) && counts(path);
 	struct file *file = file_of(fd);
-	/* There is no full disk for a sync. */
-	if ((folder || file) && disk.plan.error != ENOSPC)
+	/* There is no full disk for a sync, and a signal ends none. */
+	if ((folder || file) && disk.plan.error != ENOSPC && disk.plan.error != EINTR)
 		failed = strikes(&half);
 	int error = errno;
 	if (!failed && !disk.plan.lies && folder)
@@ -448,7 +448,7 @@ static bool name_strikes(const char *one, const char *two)
 	bool half = false, failed = false;
 	pthread_mutex_lock(&disk.mutex);
 	if (disk.armed && ((one && counts(one)) || (two && counts(two)))) {
-		failed = strikes(&half);
+		failed = disk.plan.error != EINTR && strikes(&half);
 		int error = errno;
 		if (!failed && two)
 			note_name(two, one && counts(one));

@@ -270,6 +270,7 @@ END_TEST
 START_TEST(short_writes)
 {
 	learn(&histories[_i]);
+	each_error(&histories[_i], STRIKE_ERROR, EINTR, true);
 	each_error(&histories[_i], STRIKE_SHORT, 0, true);
 }
 END_TEST
