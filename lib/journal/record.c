@@ -77,20 +77,6 @@ static const char *decision_name(uint32_t decision)
 	}
 }
 
-static const char *timer_state_name(uint32_t state)
-{
-	switch (state) {
-	case ORCH_TIMER_PENDING:
-		return "PENDING";
-	case ORCH_TIMER_DONE:
-		return "DONE";
-	case ORCH_TIMER_CANCELED:
-		return "CANCELED";
-	default:
-		return "?";
-	}
-}
-
 const char *orch_record_state_name(const orch_record *record)
 {
 	switch (record ? record->type : 0) {
@@ -99,7 +85,7 @@ const char *orch_record_state_name(const orch_record *record)
 	case ORCH_RECORD_PERMIT:
 		return orch_permit_state_name(record->state);
 	case ORCH_RECORD_TIMER:
-		return timer_state_name(record->state);
+		return orch_timer_state_name(record->state);
 	case ORCH_RECORD_DECISION:
 		return decision_name(record->state);
 	default:
