@@ -252,8 +252,8 @@ class Journal(_handle.Handle):
 
         The last line is {"type":"end",...}: without it the export is not whole. What `write` raises ends it.
         """
-        def take(line: bytes, _length: int) -> None:
-            write(line)
+        def take(line: int, size: int) -> None:
+            write(ctypes.string_at(line, size))
 
         key = _callbacks.add(take)
         try:

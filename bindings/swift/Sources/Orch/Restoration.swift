@@ -104,5 +104,9 @@ extension Journal {
 private func onLine(
     _ userdata: UnsafeMutableRawPointer?, _ line: UnsafePointer<CChar>?, _ length: Int
 ) -> Int32 {
-    Callback<(String) -> Bool>.body(userdata)(string(line)) ? 0 : 1
+    // It ends where its length says, not at a NUL.
+    let text = line!.withMemoryRebound(to: UInt8.self, capacity: length) {
+        String(decoding: UnsafeBufferPointer(start: $0, count: length), as: UTF8.self)
+    }
+    return Callback<(String) -> Bool>.body(userdata)(text) ? 0 : 1
 }
