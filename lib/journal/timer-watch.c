@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 
-#include "core/os.h"
 #include "timer.h"
 
 /*
@@ -12,7 +9,8 @@
  * again before it is told, because it may have been ended or set anew meanwhile. When all were told
  * there is another look, and where that finds nothing the alarm is set.
  *
- * Only `ended` and the list of the journal's watches are touched by other threads.
+ * Other threads touch only `ended`, and under the store's lock the list of the journal's watches
+ * with `posted`.
  */
 
 #define TOLD_PER_TURN 32
@@ -44,8 +42,6 @@ struct orch_timer_watch {
 
 	struct clock_alarm alarm;
 	orch_source *alarm_sources[CLOCK_ALARM_FDS];
-	int wake[2]; /* a pipe: a timer was set */
-	orch_source *wake_source;
 	orch_source *turn; /* the next look */
 
 	struct due_list due; /* from `at` on they are still to be told */
@@ -55,6 +51,10 @@ struct orch_timer_watch {
 	bool busy;	      /* inside a turn: then it goes after that */
 	bool goes;
 	atomic_bool ended; /* nothing is told any more */
+
+	struct orch_letter letter; /* a timer was set */
+	bool posted;		   /* under the store's lock: it is on its way */
+	bool empty;		   /* all else is gone, and the letter has to arrive yet */
 };
 
 /* --- lists
@@ -403,28 +403,36 @@ static void on_boot_alarm(void *userdata, uint32_t events)
 /* --- waking
  * ----------------------------------------------------------------------------------------- */
 
-static void on_wake(void *userdata, uint32_t events)
+static void on_letter(struct orch_letter *letter, bool open)
 {
-	orch_timer_watch *watch = userdata;
-	char bytes[256];
-	(void)events;
-	while (read(watch->wake[0], bytes, sizeof(bytes)) == (ssize_t)sizeof(bytes))
-		;
-	look_soon(watch);
+	orch_timer_watch *watch =
+		(orch_timer_watch *)((char *)letter - offsetof(orch_timer_watch, letter));
+	if (watch->empty) {
+		free(watch);
+		return;
+	}
+	store_lock(watch->journal);
+	watch->posted = false;
+	store_unlock(watch->journal);
+	if (open)
+		look_soon(watch);
 }
 
 void timer_watches_changed(orch_journal *journal)
 {
 	store_lock(journal);
 	for (orch_timer_watch *watch = journal->timer_watches; watch; watch = watch->next)
-		(void)!write(watch->wake[1], "", 1); /* a full pipe is as readable as it gets */
+		if (!watch->posted)
+			watch->posted =
+				orch_mailbox_post(orch_ctx_mailbox(watch->ctx), &watch->letter);
 	store_unlock(journal);
 }
 
 /* --- its life
  * --------------------------------------------------------------------------------------- */
 
-static void unlink_watch(orch_timer_watch *watch)
+/* From here on no letter is posted. True: one is on its way. */
+static bool unlink_watch(orch_timer_watch *watch)
 {
 	store_lock(watch->journal);
 	orch_timer_watch **link = &watch->journal->timer_watches;
@@ -432,32 +440,31 @@ static void unlink_watch(orch_timer_watch *watch)
 		link = &(*link)->next;
 	if (*link)
 		*link = watch->next;
+	bool posted = watch->posted;
 	store_unlock(watch->journal);
+	return posted;
 }
 
 static void watch_free(orch_timer_watch *watch)
 {
 	/* In a forked child the lock may be held by a thread that is not there, and a number may be
 	 * another file. */
-	bool forked = orch_ctx_forked(watch->ctx);
-	if (!forked)
-		unlink_watch(watch);
+	orch_ctx *ctx = watch->ctx;
+	bool forked = orch_ctx_forked(ctx);
+	watch->empty = !forked && unlink_watch(watch);
 	for (int i = 0; i < CLOCK_ALARM_FDS; i++)
 		orch_source_remove(watch->alarm_sources[i]);
-	orch_source_remove(watch->wake_source);
 	orch_source_remove(watch->turn);
-	if (!forked) {
+	if (!forked)
 		clock_alarm_close(&watch->alarm);
-		orch_close_fd(&watch->wake[0]);
-		orch_close_fd(&watch->wake[1]);
-	}
 	free(watch->due.rows);
 	free(watch->told.rows);
 	if (watch->destroy)
 		watch->destroy(watch->userdata);
 	orch_journal_unref(watch->journal);
-	orch_ctx_unref(watch->ctx);
-	free(watch);
+	if (!watch->empty)
+		free(watch);
+	orch_ctx_unref(ctx);
 }
 
 static void watch_end(void *object)
@@ -478,20 +485,13 @@ orch_timer_watch *orch_timer_watch_unref(orch_timer_watch *watch)
 	return NULL;
 }
 
-static bool open_wake(orch_timer_watch *watch)
-{
-	return orch_pipe(watch->wake) == 0 && fcntl(watch->wake[0], F_SETFL, O_NONBLOCK) == 0 &&
-	       fcntl(watch->wake[1], F_SETFL, O_NONBLOCK) == 0;
-}
-
 static int32_t open_sources(orch_timer_watch *watch, orch_error **reterr)
 {
 	static const orch_io_fn on_alarm[CLOCK_ALARM_FDS] = {on_wall_alarm, on_boot_alarm};
-	if (!open_wake(watch) || clock_alarm_open(&watch->alarm) < 0)
+	if (clock_alarm_open(&watch->alarm) < 0)
 		return orch_fail(reterr, ORCH_ESYS, errno, "timers",
 				 "no descriptors for the timers of %s", watch->journal->path);
-	int32_t r = orch_source_io(watch->ctx, watch->wake[0], ORCH_IO_READ, on_wake, watch,
-				   &watch->wake_source, reterr);
+	int32_t r = 0;
 	for (int i = 0; r == 0 && i < CLOCK_ALARM_FDS; i++)
 		if (watch->alarm.fds[i] >= 0)
 			r = orch_source_io(watch->ctx, watch->alarm.fds[i], ORCH_IO_READ,
@@ -529,8 +529,8 @@ int32_t orch_timer_watch_new(orch_journal *journal, orch_ctx *ctx, orch_timer_du
 	watch->fn = fn;
 	watch->userdata = userdata;
 	watch->destroy = destroy;
-	watch->wake[0] = watch->wake[1] = -1;
 	watch->alarm = (struct clock_alarm){.fds = {-1, -1}};
+	watch->letter.arrive = on_letter;
 	atomic_init(&watch->ended, false);
 	r = open_sources(watch, reterr);
 	if (r < 0) {
