@@ -285,7 +285,7 @@ int32_t store_end_migration(orch_journal *journal, orch_error **reterr)
 	return result == SQLITE_OK ? 0 : store_fail(journal, result, "migration", reterr);
 }
 
-/* As store_check_file(), with what is in the log. */
+/* As store_check_file(), with what is in the log. Who opens a backup for writing was refused there. */
 static int32_t check_application(orch_journal *journal, orch_error **reterr)
 {
 	sqlite3_stmt *statement = NULL;
@@ -294,7 +294,7 @@ static int32_t check_application(orch_journal *journal, orch_error **reterr)
 	if (result == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW)
 		id = sqlite3_column_int64(statement, 0);
 	result = store_finalize(statement, result);
-	bool known = id == JOURNAL_APPLICATION_ID || (journal->read_only && id == JOURNAL_BACKUP_ID);
+	bool known = id == JOURNAL_APPLICATION_ID || id == JOURNAL_BACKUP_ID;
 	if ((result & 0xff) == SQLITE_NOTADB || (result == SQLITE_OK && !known))
 		return no_journal(journal->path, reterr);
 	return result == SQLITE_OK ? 0 : store_fail(journal, result, "identity", reterr);
