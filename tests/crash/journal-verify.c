@@ -5,6 +5,8 @@
  */
 #include <stdbool.h>
 
+#include <orch/permit.h>
+
 #include "journal-kit.h"
 
 static int32_t describe(void *userdata, orch_action *action)
@@ -86,7 +88,8 @@ START_TEST(each_changed_row)
 		"INSERT INTO body VALUES (5, x'00')",
 		"DELETE FROM action WHERE key = 'done'",
 		"INSERT INTO action SELECT 77, sequence, kind, 'new', policy, fingerprint, state, "
-		"attempt, generation, created_at_ms, updated_at_ms, request_length, request_digest, "
+		"attempt, generation, created_at_ms, updated_at_ms, request_length, "
+		"request_digest, "
 		"result_length, result_digest, format, stored, permit, decision, open FROM action "
 		"WHERE key = 'done'",
 		"DELETE FROM event WHERE sequence = 3",
@@ -127,6 +130,124 @@ START_TEST(each_changed_row)
 	ck_assert_ptr_nonnull(strstr(orch_error_message(named), "record 7"));
 	orch_error_free(named);
 	orch_journal_unref(journal);
+}
+END_TEST
+
+/* --- every column of what is no action
+ * --------------------------------------------------------------- */
+
+/* Changes that a row might not show: one for each column, of the type that it has. */
+static int list_changes(const char *table, char changes[][200], int most)
+{
+	static const char query[] =
+		"SELECT format('UPDATE %s SET %s = %s WHERE id = %d', ?1, c.name, CASE c.type"
+		" WHEN 'INTEGER' THEN c.name || ' + 7' WHEN 'TEXT' THEN c.name || '||' || c.name"
+		" ELSE 'zeroblob(1 + ifnull(length(' || c.name || '), 0))' END, r.value)"
+		" FROM pragma_table_info(?1) AS c, json_each('[1, 2]') AS r UNION ALL"
+		" SELECT format('UPDATE %s SET %s = zeroblob(0) WHERE id = 2', ?1, name)"
+		" FROM pragma_table_info(?1) WHERE type = 'BLOB' UNION ALL"
+		" SELECT format('DELETE FROM %s WHERE id = %d', ?1, value) FROM json_each('[1, "
+		"2]')";
+	sqlite3 *db = NULL;
+	sqlite3_stmt *statement = NULL;
+	int count = 0;
+	ck_assert_int_eq(sqlite3_open_v2(journal_path, &db, SQLITE_OPEN_READWRITE, NULL),
+			 SQLITE_OK);
+	sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+	ck_assert_int_eq(sqlite3_exec(db, "PRAGMA locking_mode = EXCLUSIVE", NULL, NULL, NULL),
+			 SQLITE_OK);
+	ck_assert_int_eq(sqlite3_prepare_v2(db, query, -1, &statement, NULL), SQLITE_OK);
+	sqlite3_bind_text(statement, 1, table, -1, SQLITE_STATIC);
+	while (sqlite3_step(statement) == SQLITE_ROW) {
+		ck_assert_int_lt(count, most);
+		snprintf(changes[count++], 200, "%s",
+			 (const char *)sqlite3_column_text(statement, 0));
+	}
+	sqlite3_finalize(statement);
+	sqlite3_close(db);
+	return count;
+}
+
+/* A permit and a decision with all there can be, and one of each with as little. */
+static void fill_beside(orch_journal *journal)
+{
+	struct orch_permit_opts opts;
+	orch_permit_opts_init(&opts, sizeof(opts));
+	opts.name = "full";
+	opts.kind = "test.action";
+	opts.fingerprint = "print";
+	opts.fingerprint_length = 5;
+	opts.expires_at_ms = 4000000000000;
+	opts.note = "note";
+	opts.note_length = 4;
+	OK(orch_permit_issue(journal, &opts, NULL, &error));
+	orch_permit_opts_init(&opts, sizeof(opts));
+	opts.name = "bare";
+	opts.kind = "test.action";
+	OK(orch_permit_issue(journal, &opts, NULL, &error));
+	struct orch_action_opts asked;
+	orch_action_opts_init(&asked, sizeof(asked));
+	asked.kind = "test.action";
+	asked.key = "permitted";
+	asked.fingerprint = "print";
+	asked.fingerprint_length = 5;
+	asked.permit = "full";
+	uint32_t outcome;
+	orch_action *action = NULL;
+	OK(orch_journal_begin(journal, &asked, &outcome, &action, &error));
+	for (int i = 0; i < 2; i++) {
+		OK(orch_action_hand_over(action, NULL, 0, &error));
+		OK(orch_action_decide(action, ORCH_DECISION_NOT_APPLIED, "ann", i ? NULL : "note",
+				      i ? 0 : 4, &error));
+	}
+	orch_action_unref(action);
+}
+
+START_TEST(each_changed_column_beside_the_actions)
+{
+	static const char *const tables[] = {"permit", "decision"};
+	static const int least[] = {28, 19}; /* two for each column, and more */
+	static char changes[64][200];
+	static unsigned char bytes[65536];
+	struct file text = {.bytes = bytes};
+	orch_journal *journal = open_journal();
+	fill_beside(journal);
+	orch_journal_unref(journal);
+	struct file good = slurp(journal_path);
+	ck_assert_int_eq(read_all(&text), 0);
+	for (int i = 0; i < 2; i++) {
+		int count = list_changes(tables[i], changes, 64);
+		ck_assert_int_ge(count, least[i]);
+		for (int j = 0; j < count; j++) {
+			sql(changes[j]);
+			ck_assert_msg(read_all(&text) == ORCH_ECORRUPT, "not noticed: %s",
+				      changes[j]);
+			unlink(wal_path);
+			spill(journal_path, &good);
+		}
+	}
+	static const char *const others[] = {
+		"UPDATE action SET permit = 0 WHERE key = 'permitted'",
+		"UPDATE action SET permit = 2 WHERE key = 'permitted'",
+		"UPDATE action SET decision = 0 WHERE key = 'permitted'",
+		"UPDATE action SET decision = 1 WHERE key = 'permitted'",
+		"UPDATE action SET decision = 3 WHERE key = 'permitted'",
+		"INSERT INTO permit SELECT 3, sequence, 'third', kind, fingerprint, state, epoch, "
+		"expires_at_ms, action, note, created_at_ms, updated_at_ms FROM permit WHERE id = "
+		"2",
+		"INSERT INTO decision SELECT 3, sequence, action, attempt, decision, decided_by, "
+		"note, at_ms FROM decision WHERE id = 2",
+		/* Two permits exchanged, all but their ids. */
+		"UPDATE permit SET id = 9 WHERE id = 1; UPDATE permit SET id = 1 WHERE id = 2; "
+		"UPDATE permit SET id = 2 WHERE id = 9",
+	};
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		sql(others[i]);
+		ck_assert_msg(read_all(&text) == ORCH_ECORRUPT, "not noticed: %s", others[i]);
+		unlink(wal_path);
+		spill(journal_path, &good);
+	}
+	ck_assert_int_eq(read_all(&text), 0);
 }
 END_TEST
 
@@ -266,6 +387,7 @@ int main(void)
 	tcase_set_timeout(tests, 120);
 	tcase_add_test(tests, each_flipped_byte);
 	tcase_add_test(tests, each_changed_row);
+	tcase_add_test(tests, each_changed_column_beside_the_actions);
 	tcase_add_test(tests, an_older_copy_is_noticed);
 	tcase_add_test(tests, a_damaged_log_is_noticed);
 	tcase_add_test(tests, damaged_anchors);
