@@ -104,6 +104,50 @@ static int32_t call_action(const void *opts, orch_error **reterr)
 	return code;
 }
 
+static int32_t ignore(void *userdata, orch_action *action)
+{
+	(void)userdata;
+	(void)action;
+	return 0;
+}
+
+static int32_t call_query(const void *opts, orch_error **reterr)
+{
+	return orch_journal_query(journal, opts, ignore, NULL, reterr);
+}
+
+static int32_t call_recover(const void *opts, orch_error **reterr)
+{
+	orch_recovery *made = UNTOUCHED;
+	int32_t code = orch_journal_recover(journal, opts, &made, reterr);
+	ENDED(code, made, orch_recovery_unref);
+	return code;
+}
+
+static int32_t call_restore(const void *opts, orch_error **reterr)
+{
+	orch_restoration *made = UNTOUCHED;
+	int32_t code = orch_journal_restore(opts, &made, reterr);
+	ENDED(code, made, orch_restoration_unref);
+	return code;
+}
+
+static int32_t call_permit(const void *opts, orch_error **reterr)
+{
+	orch_permit *made = UNTOUCHED;
+	int32_t code = orch_permit_issue(journal, opts, &made, reterr);
+	ENDED(code, made, orch_permit_unref);
+	return code;
+}
+
+static int32_t call_timer(const void *opts, orch_error **reterr)
+{
+	orch_timer *made = UNTOUCHED;
+	int32_t code = orch_timer_set(journal, opts, &made, reterr);
+	ENDED(code, made, orch_timer_unref);
+	return code;
+}
+
 static int32_t call_broker(const void *opts, orch_error **reterr)
 {
 	orch_broker *made = UNTOUCHED;
@@ -181,6 +225,11 @@ static const struct row {
 	ROW(run, NO_DESTROY),
 	ROW(journal, DESTROY(journal, userdata, destroy)),
 	ROW(action, NO_DESTROY),
+	ROW(query, NO_DESTROY),
+	ROW(recover, NO_DESTROY),
+	ROW(restore, NO_DESTROY),
+	ROW(permit, NO_DESTROY),
+	ROW(timer, NO_DESTROY),
 	ROW(broker, NO_DESTROY),
 	ROW(upstream, NO_DESTROY),
 	ROW(principal, NO_DESTROY),
