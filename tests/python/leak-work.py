@@ -97,8 +97,8 @@ def on_line(_line):
     calls["line"] += 1
 
 
-FUNCTIONS = (log, on_event, on_record, on_stop, on_action, on_probe, on_hand_over, on_decide, on_done, on_watched, on_due,
-             on_line)
+FUNCTIONS = (log, on_event, on_record, on_stop, on_action, on_probe, on_hand_over, on_decide, on_done, on_watched,
+             on_due, on_line)
 
 
 def scopes(context):
@@ -135,8 +135,7 @@ def journal(folder):
 
 
 def journal_async(context, folder):
-    path = folder / "async.db"
-    with orch.Journal(path, on_record=on_record) as made:
+    with orch.Journal(folder / "async.db", on_record=on_record) as made:
         watch, again = made.watch(context, on_watched), made.watch(context, lambda _record: 1)
         for number in range(10):
             begun = made.begin_async(context, "work.do", f"key-{number}", b"request " * 8)
@@ -148,6 +147,7 @@ def journal_async(context, folder):
                 moved.result(30000)
             if number % 2:
                 action.decide(orch.Decision.NOT_APPLIED, "Ada", b"she looked")
+            action.close()
             orch.Permit.issue(made, f"permit-{number}", "work.do", note=b"why")
             orch.Timer.set(made, f"timer-{number}", due_at_ms=1, value=b"what")
         ends = [made.record_async(context, "a.b", f"key-a-{number}") for number in range(50)]
@@ -159,6 +159,7 @@ def journal_async(context, folder):
         assert len(orch.Permit.all(made)) == len(orch.Timer.all(made)) == 10
         for _record in made.records(), made.query():
             assert sum(1 for _one in _record) > 50
+        made.recover(hand_over=on_hand_over)
         made.export(on_line, records=True)
         made.prune(2**42)
         made.backup(folder / "backup.db")
@@ -169,7 +170,9 @@ def journal_async(context, folder):
         for handle in (watch, again, due):
             handle.close()
         made.record_async(context, "a.b", "closed before it was done")
-    orch.Journal.restore(folder / "backup.db", path, replace=True)
+    for replaced in (False, True):
+        done = orch.Journal.restore(folder / "backup.db", folder / "restored.db", replace=replaced)
+        assert (done.replaced is not None) == replaced
 
 
 def other_nouns(context, folder, mini):
