@@ -3,7 +3,6 @@
  * Permits: each refusal beside a begin that is let through, expiry under a clock that is stepped,
  * who gets it when two ask at once. Kills are in tests/crash/journal-permits.c.
  */
-#include <pthread.h>
 #include <stdbool.h>
 
 #include <orch/permit.h>
@@ -520,69 +519,6 @@ START_TEST(a_restored_backup_revives_nothing)
 }
 END_TEST
 
-/* --- two at once
- * ------------------------------------------------------------------------------------ */
-
-static struct race {
-	orch_journal *journal;
-	pthread_barrier_t barrier;
-	char permit[16], keys[2][16];
-	int32_t codes[2];
-	bool revokes; /* the second one */
-} race;
-
-static void *racer(void *userdata)
-{
-	int which = (int)(intptr_t)userdata;
-	orch_action *action = NULL;
-	uint32_t outcome = 0;
-	pthread_barrier_wait(&race.barrier);
-	race.codes[which] = which && race.revokes
-				    ? orch_permit_revoke(race.journal, race.permit, NULL)
-				    : try_begin(race.journal, race.keys[which], race.permit,
-						&outcome, &action, NULL);
-	orch_action_unref(action);
-	return NULL;
-}
-
-static void run_race(void)
-{
-	pthread_t threads[2];
-	for (intptr_t i = 0; i < 2; i++)
-		ck_assert_int_eq(pthread_create(&threads[i], NULL, racer, (void *)i), 0);
-	for (int i = 0; i < 2; i++)
-		pthread_join(threads[i], NULL);
-}
-
-START_TEST(one_of_two_gets_it)
-{
-	race.journal = open_journal();
-	race.revokes = _i;
-	pthread_barrier_init(&race.barrier, NULL, 2);
-	for (int round = 0; round < 200; round++) {
-		snprintf(race.permit, sizeof(race.permit), "p%d", round);
-		snprintf(race.keys[0], sizeof(race.keys[0]), "a%d", round);
-		snprintf(race.keys[1], sizeof(race.keys[1]), "b%d", round);
-		issue(race.journal, race.permit);
-		run_race();
-		int winner = race.codes[1] == 0;
-		ck_assert_int_eq(race.codes[winner], 0);
-		ck_assert_int_eq(race.codes[!winner], _i && !winner ? ORCH_ESTATE : ORCH_EPERMIT);
-		bool revoked = _i && winner;
-		orch_action *action = NULL;
-		if (!revoked)
-			OK(orch_journal_find(race.journal, race.keys[winner], &action, &error));
-		is(race.journal, race.permit, revoked ? ORCH_PERMIT_REVOKED : ORCH_PERMIT_USED,
-		   orch_action_id(action));
-		orch_action_unref(action);
-		FAILS(ORCH_ENOENT,
-		      orch_journal_find(race.journal, race.keys[!winner], &action, &error));
-	}
-	pthread_barrier_destroy(&race.barrier);
-	sound(race.journal);
-}
-END_TEST
-
 /* --- revoke, walk, arguments
  * ------------------------------------------------------------------------ */
 
@@ -792,7 +728,6 @@ int main(void)
 	tcase_add_test(tests, a_clock_that_steps_back_revives_nothing);
 	tcase_add_test(tests, expired_and_for_something_else);
 	tcase_add_test(tests, a_restored_backup_revives_nothing);
-	tcase_add_loop_test(tests, one_of_two_gets_it, 0, 2);
 	tcase_add_test(tests, revoking);
 	tcase_add_test(tests, walking);
 	tcase_add_test(tests, arguments);
