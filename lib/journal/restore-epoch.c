@@ -100,5 +100,8 @@ int32_t restore_begin_epoch(struct restore *restore, orch_error **reterr)
 	orch_journal *made = restore->made;
 	made->epoch = restore->row.epoch;
 	made->generation = restore->row.generation;
-	return chain_run(made, &rebirth.request, reterr);
+	made->read_only = false;
+	int32_t r = chain_run(made, &rebirth.request, reterr);
+	made->read_only = true;
+	return r;
 }

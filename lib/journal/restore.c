@@ -63,6 +63,7 @@ static int32_t locate(struct restore *restore, const struct orch_restore_opts *o
 	orch_journal *made = restore->made = journal_new();
 	if (!made)
 		return orch_fail_memory(reterr);
+	made->read_only = true; /* until it is the journal: nothing of it moves an anchor */
 	int32_t r = journal_resolve_path(opts->backup_path, "the backup", &restore->backup_path,
 					 &folder, reterr);
 	if (r == 0)

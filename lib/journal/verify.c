@@ -16,6 +16,12 @@ static int32_t misfit(orch_journal *journal, uint64_t sequence, const char *what
 			 journal->path, (unsigned long long)sequence, what);
 }
 
+/* Nothing is known about the record then, least of all that it is damaged. */
+static bool could_not_read(int result)
+{
+	return (result & 0xff) == SQLITE_NOMEM || (result & 0xff) == SQLITE_IOERR;
+}
+
 static bool payload_fits(const struct payload *payload)
 {
 	unsigned char digest[DIGEST_SIZE];
@@ -45,14 +51,19 @@ static int32_t check_instance(orch_journal *journal, const struct event_row *eve
 	if (r < 0)
 		return r;
 	sqlite3_bind_int64(statement, 1, (sqlite3_int64)event->generation);
-	bool fits = sqlite3_step(statement) == SQLITE_ROW &&
+	int result = sqlite3_step(statement);
+	bool fits = result == SQLITE_ROW &&
 		    load_copied_text(statement, 0, instance.instance_id,
 				     sizeof(instance.instance_id)) &&
 		    load_copied_text(statement, 1, instance.boot_id, sizeof(instance.boot_id)) &&
 		    load_copied_text(statement, 2, instance.host, sizeof(instance.host));
 	instance.pid = sqlite3_column_int64(statement, 3);
 	instance.opened_at_ms = sqlite3_column_int64(statement, 4);
+	if (!fits && sqlite3_errcode(journal->db) == SQLITE_NOMEM)
+		result = SQLITE_NOMEM;
 	sqlite3_reset(statement);
+	if (could_not_read(result))
+		return store_fail(journal, result, "verify", reterr);
 	chain_instance_digest(&instance, digest);
 	if (!fits || memcmp(digest, event->digest, DIGEST_SIZE) != 0)
 		return misfit(journal, event->sequence, "its generation's row is another", reterr);
@@ -69,10 +80,12 @@ static int32_t check_action(orch_journal *journal, const struct event_row *event
 	if (r < 0)
 		return r;
 	sqlite3_bind_int64(statement, 1, (sqlite3_int64)event->subject);
-	uint64_t last = sqlite3_step(statement) == SQLITE_ROW
-				? (uint64_t)sqlite3_column_int64(statement, 0)
-				: 0;
+	int result = sqlite3_step(statement);
+	uint64_t last =
+		result == SQLITE_ROW ? (uint64_t)sqlite3_column_int64(statement, 0) : 0;
 	sqlite3_reset(statement);
+	if (could_not_read(result))
+		return store_fail(journal, result, "verify", reterr);
 	if (last < event->sequence)
 		return misfit(journal, event->sequence,
 			      last ? "its action is older than it" : "its action is missing",
