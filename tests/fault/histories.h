@@ -444,12 +444,40 @@ static int32_t describe_backup(char *text, size_t size)
 	return r;
 }
 
+/* --- a journal of an earlier schema, killed with all of its work in the log: opening it brings it up --- */
+
+static char released[64]; /* where tests/journal/fixtures/schema-1.tar.xz is unpacked */
+
+static void copy_released(const char *name, const char *to)
+{
+	char path[128];
+	snprintf(path, sizeof(path), "%s/killed/%s", released, name);
+	struct file file = slurp(path);
+	ck_assert_msg(file.exists, "%s is missing", path);
+	spill(to, &file);
+}
+
+static void prepare_migration(void)
+{
+	copy_released("j", journal_path);
+	copy_released("j-wal", wal_path);
+	copy_released("a", anchor_path);
+}
+
+static step_fn *const migrated_steps[] = {record_d, issue_p, log_a};
+
+static int32_t play_migration(unsigned *acknowledged, orch_error **reterr)
+{
+	return play_steps(migrated_steps, COUNT(migrated_steps), acknowledged, reterr);
+}
+
 static const struct history histories[] = {
 	{"actions", COUNT(action_steps), NULL, play_actions, describe_journal},
 	{"checkpoint", COUNT(log_steps), NULL, play_log, describe_journal},
 	{"permits, timers, decisions, pruning", COUNT(noun_steps), NULL, play_nouns, describe_journal},
 	{"backup", 1, prepare_backup, play_backup, describe_backup},
 	{"restore", 1, prepare_restore, play_restore, describe_restore},
+	{"migration", COUNT(migrated_steps), prepare_migration, play_migration, describe_journal},
 };
 
 #endif

@@ -232,6 +232,15 @@ static void setup(void)
 	if (access("/dev/shm", W_OK) == 0)
 		kit_base = "/dev/shm";
 	kit_setup();
+	const char *source = getenv("ORCH_SOURCE_ROOT");
+	ck_assert_msg(source != NULL, "ORCH_SOURCE_ROOT is not set");
+	char command[512];
+	snprintf(released, sizeof(released), "%s/orch-test-released-XXXXXX", kit_base);
+	ck_assert_ptr_nonnull(mkdtemp(released));
+	snprintf(command, sizeof(command),
+		 "python3 -m tarfile -e %s/tests/journal/fixtures/schema-1.tar.xz %s", source,
+		 released);
+	ck_assert_int_eq(system(command), 0);
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		      0);
 	ck_assert_ptr_ne(shared, MAP_FAILED);
@@ -240,6 +249,7 @@ static void setup(void)
 static void teardown(void)
 {
 	kit_teardown();
+	nftw(released, kit_remove, 8, FTW_DEPTH | FTW_PHYS);
 	printf("%u runs: %u power failures (%u again in the recovery), %u errors told, %u absorbed\n",
 	       figures.runs, figures.power, figures.again, figures.failed, figures.absorbed);
 	fflush(stdout);
