@@ -359,6 +359,9 @@ struct orch_journal {
 	struct writer writer;
 	/* Recursive; held by whoever uses what is below or SQLite: see store_lock(). */
 	pthread_mutex_t mutex;
+	pthread_cond_t read;  /* one of `readers` was let in and is done */
+	atomic_int readers;   /* who waits for the mutex and does not write */
+	bool writer_yields;
 	unsigned locked; /* how often: SQLite is opened without locks of its own */
 	bool shared;	 /* a caller has the handle, so that others may use it meanwhile */
 	atomic_bool poisoned;
@@ -424,6 +427,8 @@ void store_drop_empty_log(const char *wal_path);
  */
 void store_lock(orch_journal *journal);
 void store_unlock(orch_journal *journal);
+/* The same for who writes one commit after the other: lets in one who waits to read. Not nested. */
+void store_lock_to_write(orch_journal *journal);
 
 /* ORCH_EFORKED, ORCH_EPOISONED, ORCH_EINVAL for NULL. */
 int32_t store_check(orch_journal *journal, orch_error **reterr);

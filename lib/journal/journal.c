@@ -37,6 +37,7 @@ void journal_release(orch_journal *journal)
 		return;
 	/* In a forked child threads that are not there may hold the locks. */
 	if (journal->pid == getpid()) {
+		pthread_cond_destroy(&journal->read);
 		pthread_mutex_destroy(&journal->mutex);
 		writer_free(journal);
 	}
@@ -321,6 +322,7 @@ orch_journal *journal_new(void)
 	atomic_init(&journal->holds, 1);
 	writer_init(journal);
 	mutex_init(&journal->mutex);
+	pthread_cond_init(&journal->read, NULL);
 	journal->pid = getpid();
 	journal->lock.fd = -1;
 	journal->anchor.fd = -1;

@@ -252,14 +252,33 @@ int32_t store_begin(orch_journal *journal, orch_error **reterr)
 
 void store_lock(orch_journal *journal)
 {
-	pthread_mutex_lock(&journal->mutex);
+	if (pthread_mutex_trylock(&journal->mutex) != 0) {
+		atomic_fetch_add(&journal->readers, 1);
+		pthread_mutex_lock(&journal->mutex);
+		atomic_fetch_sub(&journal->readers, 1);
+	}
 	journal->locked++;
 }
 
 void store_unlock(orch_journal *journal)
 {
-	journal->locked--;
+	if (--journal->locked == 0 && journal->writer_yields) {
+		journal->writer_yields = false;
+		pthread_cond_signal(&journal->read);
+	}
 	pthread_mutex_unlock(&journal->mutex);
+}
+
+/* A mutex goes to who runs, and that is who let it go just now: without this a look-up waits for many commits. */
+void store_lock_to_write(orch_journal *journal)
+{
+	pthread_mutex_lock(&journal->mutex);
+	if (atomic_load(&journal->readers) > 0) {
+		journal->writer_yields = true;
+		while (journal->writer_yields)
+			pthread_cond_wait(&journal->read, &journal->mutex);
+	}
+	journal->locked++;
 }
 
 void store_abort(orch_journal *journal)

@@ -112,7 +112,7 @@ static void run_alone(orch_journal *journal, struct ticket *ticket)
 
 static void run_group(orch_journal *journal, struct ticket *tickets)
 {
-	store_lock(journal);
+	store_lock_to_write(journal);
 	if (!tickets->next || journal->poisoned || !run_together(journal, tickets))
 		for (struct ticket *ticket = tickets; ticket; ticket = ticket->next)
 			run_alone(journal, ticket);
