@@ -488,6 +488,8 @@ bool event_row_load(sqlite3_stmt *statement, struct event_row *event);
 /* The ids that STATEMENT_OPEN_ACTIONS gives; the caller frees. */
 int32_t store_ids(orch_journal *journal, enum statement which, const char *kind_prefix,
 		  uint64_t **ret_ids, size_t *ret_count, orch_error **reterr);
+/* What the index of open actions, which recovery goes by, knows of a state. */
+uint64_t store_open_of(uint32_t state);
 void action_row_clear(struct action_row *row);
 
 /* Takes the headroom (again). False: the disk has no room for all of it. */

@@ -45,7 +45,7 @@ static const char *const statement_sql[STATEMENT_COUNT] = {
 	[STATEMENT_DROP_BODY] = "DELETE FROM body WHERE id = ?1",
 	[STATEMENT_ACTION_BY_KEY] = ACTION_QUERY " WHERE a.key = ?1",
 	[STATEMENT_ACTION_BY_ID] = ACTION_QUERY " WHERE a.id = ?1",
-	[STATEMENT_ACTION_SEQUENCE] = "SELECT sequence FROM action WHERE id = ?1",
+	[STATEMENT_ACTION_SEQUENCE] = "SELECT sequence, open FROM action WHERE id = ?1",
 	[STATEMENT_INSTANCE] = "SELECT instance_id, boot_id, host, pid, opened_at_ms FROM instance"
 			       " WHERE generation = ?1",
 	/* "open > 0" is what tells SQLite that its partial index will do. Those that wait for a
@@ -395,8 +395,7 @@ static int32_t put_body(orch_journal *journal, uint64_t id, const struct payload
 	return result == SQLITE_OK ? 0 : store_write_failed(journal, result, "body", reterr);
 }
 
-/* What the index of open actions knows of a state. */
-static uint64_t open_of(uint32_t state)
+uint64_t store_open_of(uint32_t state)
 {
 	switch (state) {
 	case ORCH_ACTION_INTENT:
@@ -416,7 +415,7 @@ static enum statement action_statement(const struct action_row *row,
 {
 	if (!expected)
 		return STATEMENT_ADD_ACTION;
-	return open_of(expected->state) == open_of(row->state) ? STATEMENT_UPDATE_ACTION
+	return store_open_of(expected->state) == store_open_of(row->state) ? STATEMENT_UPDATE_ACTION
 							       : STATEMENT_UPDATE_OPEN_ACTION;
 }
 
@@ -440,7 +439,7 @@ int32_t store_put_action(orch_journal *journal, struct action_row *row,
 	store_bind_number(statement, 12, row->permit);
 	store_bind_number(statement, 13, row->decision);
 	if (which != STATEMENT_UPDATE_ACTION)
-		store_bind_number(statement, 14, open_of(row->state));
+		store_bind_number(statement, 14, store_open_of(row->state));
 	if (expected) {
 		store_bind_number(statement, 15, row->id);
 		store_bind_number(statement, 16, expected->state);

@@ -83,6 +83,8 @@ static int32_t check_action(orch_journal *journal, const struct event_row *event
 	int result = sqlite3_step(statement);
 	uint64_t last =
 		result == SQLITE_ROW ? (uint64_t)sqlite3_column_int64(statement, 0) : 0;
+	bool indexed =
+		last && (uint64_t)sqlite3_column_int64(statement, 1) == store_open_of(event->state);
 	sqlite3_reset(statement);
 	if (could_not_read(result))
 		return store_fail(journal, result, "verify", reterr);
@@ -107,6 +109,7 @@ static int32_t check_action(orch_journal *journal, const struct event_row *event
 	uint32_t kept = (row.request.kept ? STORED_REQUEST : 0) |
 			(row.result.kept ? STORED_RESULT : 0);
 	bool fits = memcmp(digest, event->digest, DIGEST_SIZE) == 0 && row.state == event->state &&
+		    row.format >= 1 && row.format <= JOURNAL_SCHEMA && indexed &&
 		    (row.format == 1 || (row.stored & (STORED_REQUEST | STORED_RESULT)) == kept) &&
 		    row.attempt == event->attempt && row.generation == event->generation &&
 		    payload_fits(&row.request) && payload_fits(&row.result);

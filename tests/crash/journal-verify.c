@@ -81,6 +81,10 @@ START_TEST(each_changed_row)
 		"UPDATE action SET state = 4 WHERE key = 'open'",
 		"UPDATE action SET attempt = 9 WHERE key = 'done'",
 		"UPDATE action SET policy = 1 WHERE key = 'open'",
+		/* Or recovery would not look at it any more. */
+		"UPDATE action SET open = 0 WHERE key = 'open'",
+		"UPDATE action SET open = 1 WHERE key = 'done'",
+		"UPDATE action SET format = 3 WHERE key = 'open'",
 		"UPDATE action SET sequence = 1 WHERE key = 'done'",
 		"UPDATE action SET result_digest = zeroblob(32) WHERE key = 'done'",
 		"UPDATE body SET bytes = x'726573756C75' WHERE id = 3",
