@@ -197,6 +197,11 @@ def _bytes(getter: str, pointer: Any) -> Optional[bytes]:
     return ctypes.string_at(at, size.value) if at else None
 
 
+def _named(names: Tuple[str, ...], number: int) -> str:
+    """A damaged journal may tell a number that has no name."""
+    return names[number] if number < len(names) else str(number)
+
+
 def _length(value: Optional[bytes]) -> int:
     return len(value) if value is not None else 0
 
@@ -230,7 +235,7 @@ def decide(action: orch.Action, decision: str, by: str, note: bytes) -> None:
 def decision_of(action: orch.Action) -> Optional[Decision]:
     by, at_ms = c_char_p(), c_int64()
     decision = get("orch_action_decision", action._pointer, ctypes.byref(by), ctypes.byref(at_ms))
-    return Decision(DECISIONS[decision], (by.value or b"").decode(), at_ms.value) if decision else None
+    return Decision(_named(DECISIONS, decision), (by.value or b"").decode(), at_ms.value) if decision else None
 
 
 def created_at_ms(action: orch.Action) -> int:
@@ -313,7 +318,7 @@ class Permit(NamedTuple):
 
 def _permit(pointer: Any) -> Permit:
     return Permit(get("orch_permit_name", pointer).decode(), get("orch_permit_kind", pointer).decode(),
-                  PERMIT_STATES[get("orch_permit_state", pointer)], get("orch_permit_expires_at_ms", pointer),
+                  _named(PERMIT_STATES, get("orch_permit_state", pointer)), get("orch_permit_expires_at_ms", pointer),
                   get("orch_permit_epoch", pointer), get("orch_permit_action", pointer),
                   _bytes("orch_permit_note", pointer))
 
@@ -373,7 +378,7 @@ class Timer(NamedTuple):
 
 
 def timer_of(pointer: Any) -> Timer:
-    return Timer(get("orch_timer_name", pointer).decode(), TIMER_STATES[get("orch_timer_state", pointer)],
+    return Timer(get("orch_timer_name", pointer).decode(), _named(TIMER_STATES, get("orch_timer_state", pointer)),
                  get("orch_timer_round", pointer), get("orch_timer_due_at_ms", pointer),
                  get("orch_timer_delay_ms", pointer), _bytes("orch_timer_payload", pointer))
 
@@ -446,7 +451,7 @@ class Record(NamedTuple):
 def records(journal: orch.Journal, after: int = 0) -> List[Record]:
     def read(pointer: int) -> Record:
         return Record(get("orch_record_sequence", pointer), get("orch_record_generation", pointer),
-                      RECORD_TYPES[get("orch_record_type", pointer)], get("orch_record_subject", pointer),
+                      _named(RECORD_TYPES, get("orch_record_type", pointer)), get("orch_record_subject", pointer),
                       get("orch_record_name", pointer).decode(), get("orch_record_kind", pointer).decode(),
                       get("orch_record_state_name", pointer).decode(), get("orch_record_attempt", pointer))
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Preloaded into the tests of the journal: a clock that stands where it is put, and a count of the calls by
- * which the process changes files below one folder, at any of which it can be killed. A write counts twice:
- * before it, and when half of it is there. Calls go straight to the kernel.
+ * Preloaded into the tests of the journal: clocks that stand where they are put, a boot of the test's own choice,
+ * and a count of the calls by which the process changes files below one folder, at any of which it can be killed. A
+ * write counts twice: before it, and when half of it is there. Calls go straight to the kernel.
  */
 #undef _FILE_OFFSET_BITS /* open() and open64() are two names here, and both are wanted */
 #include <errno.h>
@@ -12,8 +12,10 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,7 +26,11 @@
 /* Laid out for ctypes: tests/journal/lives.py. */
 SHIM struct {
 	int64_t realtime_ms; /* 0: the system's clock */
+	int64_t boottime_ms; /* since the boot, suspend included; 0: the system's clock */
 	uint64_t seen, at;   /* points so far; the one to be killed at, 0: none */
+	uint64_t bad_syncs;  /* so many syncs from here on fail with EIO */
+	uint64_t disk_full;  /* 1: writes fail with ENOSPC, until one is cut by name */
+	char boot_id[64];    /* "": the system's */
 	char folder[256];    /* what starts with it counts */
 	char trace[65536];   /* the name of each point, by line, as far as there is room */
 } journal_shim;
@@ -72,18 +78,41 @@ SHIM void journal_shim_point(const char *what)
 
 SHIM int clock_gettime(clockid_t clock, struct timespec *now)
 {
-	if (clock != CLOCK_REALTIME || !journal_shim.realtime_ms)
+	int64_t ms = clock == CLOCK_REALTIME   ? journal_shim.realtime_ms
+		     : clock == CLOCK_BOOTTIME ? journal_shim.boottime_ms
+					       : 0;
+	if (!ms)
 		return (int)syscall(SYS_clock_gettime, clock, now);
-	now->tv_sec = journal_shim.realtime_ms / 1000;
-	now->tv_nsec = journal_shim.realtime_ms % 1000 * 1000000;
+	now->tv_sec = ms / 1000;
+	now->tv_nsec = ms % 1000 * 1000000;
 	return 0;
 }
 
-static int open_counted(const char *path, int flags, mode_t mode)
+/* Below a folder that is open: of those that count only. */
+static const char *name_in(int dir, const char *path)
 {
-	const char *name = name_below(path);
+	if (dir == AT_FDCWD || path[0] == '/')
+		return name_below(path);
+	return name_of(dir) ? path : NULL;
+}
+
+static int open_boot_id(void)
+{
+	int fd = (int)syscall(SYS_memfd_create, "boot_id", 0);
+	if (fd >= 0) {
+		syscall(SYS_write, fd, journal_shim.boot_id, strlen(journal_shim.boot_id));
+		syscall(SYS_lseek, fd, 0, SEEK_SET);
+	}
+	return fd;
+}
+
+static int open_counted(int dir, const char *path, int flags, mode_t mode)
+{
+	if (journal_shim.boot_id[0] && strcmp(path, "/proc/sys/kernel/random/boot_id") == 0)
+		return open_boot_id();
+	const char *name = name_in(dir, path);
 	point(flags & O_CREAT ? "create" : "open", name);
-	int fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+	int fd = (int)syscall(SYS_openat, dir, path, flags, mode);
 	if (fd >= 0 && fd < FILES)
 		snprintf(names[fd], NAME, "%s", name ? name : "");
 	return fd;
@@ -96,11 +125,24 @@ static int open_counted(const char *path, int flags, mode_t mode)
 		va_start(list, flags);                                                             \
 		mode_t mode = flags & O_CREAT ? va_arg(list, mode_t) : 0;            \
 		va_end(list);                                                                      \
-		return open_counted(path, flags, mode);                                            \
+		return open_counted(AT_FDCWD, path, flags, mode);                                  \
 	}
 
 OPEN(open)
 OPEN(open64)
+
+#define OPENAT(function)                                                                           \
+	SHIM int function(int dir, const char *path, int flags, ...)                               \
+	{                                                                                          \
+		va_list list;                                                                      \
+		va_start(list, flags);                                                             \
+		mode_t mode = flags & O_CREAT ? va_arg(list, mode_t) : 0;                          \
+		va_end(list);                                                                      \
+		return open_counted(dir, path, flags, mode);                                       \
+	}
+
+OPENAT(openat)
+OPENAT(openat64)
 
 SHIM int close(int fd)
 {
@@ -109,10 +151,29 @@ SHIM int close(int fd)
 	return (int)syscall(SYS_close, fd);
 }
 
+/* True: it fails, with errno. */
+static int fails(uint64_t fault, const char *name, int error)
+{
+	if (!fault || !name)
+		return 0;
+	errno = error;
+	return 1;
+}
+
+static int bad_sync(int fd)
+{
+	if (!fails(journal_shim.bad_syncs, name_of(fd), EIO))
+		return 0;
+	journal_shim.bad_syncs--;
+	return 1;
+}
+
 SHIM ssize_t pwrite(int fd, const void *bytes, size_t length, off_t offset)
 {
 	const char *name = name_of(fd);
 	point("write", name);
+	if (fails(journal_shim.disk_full, name, ENOSPC))
+		return -1;
 	if (name && length > 1 && count("half-write", name)) {
 		syscall(SYS_pwrite64, fd, bytes, length / 2, offset);
 		syscall(SYS_kill, getpid(), SIGKILL);
@@ -139,13 +200,13 @@ SHIM ssize_t write(int fd, const void *bytes, size_t length)
 SHIM int fsync(int fd)
 {
 	point("sync", name_of(fd));
-	return (int)syscall(SYS_fsync, fd);
+	return bad_sync(fd) ? -1 : (int)syscall(SYS_fsync, fd);
 }
 
 SHIM int fdatasync(int fd)
 {
 	point("sync", name_of(fd));
-	return (int)syscall(SYS_fdatasync, fd);
+	return bad_sync(fd) ? -1 : (int)syscall(SYS_fdatasync, fd);
 }
 
 SHIM int ftruncate(int fd, off_t length)
@@ -161,7 +222,10 @@ SHIM int ftruncate64(int fd, off_t length)
 
 SHIM int truncate(const char *path, off_t length)
 {
-	point("truncate", name_below(path));
+	const char *name = name_below(path);
+	point("truncate", name);
+	if (name)
+		journal_shim.disk_full = 0;
 	return (int)syscall(SYS_truncate, path, length);
 }
 
@@ -173,6 +237,8 @@ SHIM int truncate64(const char *path, off_t length)
 SHIM int fallocate(int fd, int mode, off_t offset, off_t length)
 {
 	point("allocate", name_of(fd));
+	if (fails(journal_shim.disk_full, name_of(fd), ENOSPC))
+		return -1;
 	return (int)syscall(SYS_fallocate, fd, mode, offset, length);
 }
 
@@ -197,8 +263,62 @@ SHIM int unlink(const char *path)
 	return (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
 }
 
+SHIM int unlinkat(int dir, const char *path, int flags)
+{
+	point("unlink", name_in(dir, path));
+	return (int)syscall(SYS_unlinkat, dir, path, flags);
+}
+
+/* Also what is moved out of the folder, or into it, changes it. */
+SHIM int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned int flags)
+{
+	const char *name = name_in(to_dir, to);
+	point("rename", name ? name : name_in(from_dir, from));
+	return (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
+}
+
+SHIM int renameat(int from_dir, const char *from, int to_dir, const char *to)
+{
+	return renameat2(from_dir, from, to_dir, to, 0);
+}
+
 SHIM int rename(const char *from, const char *to)
 {
-	point("rename", name_below(to));
-	return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+	return renameat2(AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+SHIM int linkat(int from_dir, const char *from, int to_dir, const char *to, int flags)
+{
+	point("link", name_in(to_dir, to));
+	return (int)syscall(SYS_linkat, from_dir, from, to_dir, to, flags);
+}
+
+SHIM int link(const char *from, const char *to)
+{
+	return linkat(AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+SHIM int mkdir(const char *path, mode_t mode)
+{
+	point("mkdir", name_below(path));
+	return (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+}
+
+SHIM ssize_t copy_file_range(int in, off64_t *in_at, int out, off64_t *out_at, size_t length,
+			     unsigned int flags)
+{
+	point("write", name_of(out));
+	return syscall(SYS_copy_file_range, in, in_at, out, out_at, length, flags);
+}
+
+SHIM ssize_t pwritev(int fd, const struct iovec *parts, int parts_count, off_t offset)
+{
+	point("write", name_of(fd));
+	return syscall(SYS_pwritev, fd, parts, parts_count, offset, 0);
+}
+
+SHIM ssize_t writev(int fd, const struct iovec *parts, int parts_count)
+{
+	point("write", name_of(fd));
+	return syscall(SYS_writev, fd, parts, parts_count);
 }
