@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Watches of timers in a context: what is told when, how they end, among threads.
+ * Forked children, poisoned journals, and watches of timers in a context: what is told when, how
+ * they end, among threads.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -8,6 +9,65 @@
 #include <sys/resource.h>
 
 #include "timer-kit.h"
+
+/* --- forked, poisoned
+ * ------------------------------------------------------------------------------- */
+
+struct inherited {
+	orch_journal *journal;
+	orch_timer *timer;
+};
+
+static void use_in_child(void *userdata)
+{
+	struct inherited *inherited = userdata;
+	orch_timer *timer = NULL;
+	int64_t wait;
+	FAILS(ORCH_EFORKED, try_set(inherited->journal, "n", 1, 0, NULL, &timer, &error));
+	FAILS(ORCH_EFORKED, orch_timer_done(inherited->timer, &error));
+	FAILS(ORCH_EFORKED, orch_timer_cancel(inherited->timer, &error));
+	FAILS(ORCH_EFORKED, orch_timer_find(inherited->journal, "t", &timer, &error));
+	FAILS(ORCH_EFORKED,
+	      orch_timer_each(inherited->journal, (orch_timer_each_fn)abort, NULL, &error));
+	FAILS(ORCH_EFORKED, orch_timer_next(inherited->journal, &timer, &wait, &error));
+	ck_assert_str_eq(orch_timer_name(inherited->timer), "t");
+	orch_timer_unref(inherited->timer);
+	orch_journal_unref(inherited->journal);
+}
+
+START_TEST(a_forked_child_touches_nothing)
+{
+	own_machine();
+	struct inherited inherited = {.journal = open_journal()};
+	inherited.timer = set_due(inherited.journal, "t", 1);
+	ck_assert_int_eq(in_child(use_in_child, &inherited), 0);
+	OK(orch_timer_done(inherited.timer, &error));
+	verifies(inherited.journal);
+	orch_timer_unref(inherited.timer);
+	orch_journal_unref(inherited.journal);
+}
+END_TEST
+
+START_TEST(a_poisoned_journal)
+{
+	own_machine();
+	orch_journal *journal = open_journal();
+	orch_timer *timer = set_due(journal, "t", 1), *other = NULL;
+	int64_t wait;
+	poison(journal);
+	FAILS(ORCH_EPOISONED, try_set(journal, "n", 1, 0, NULL, &other, &error));
+	FAILS(ORCH_EPOISONED, orch_timer_done(timer, &error));
+	FAILS(ORCH_EPOISONED, orch_timer_find(journal, "t", &other, &error));
+	FAILS(ORCH_EPOISONED, orch_timer_each(journal, (orch_timer_each_fn)abort, NULL, &error));
+	FAILS(ORCH_EPOISONED, orch_timer_next(journal, &other, &wait, &error));
+	ck_assert_ptr_null(other);
+	orch_timer_unref(timer);
+	orch_journal_unref(journal);
+	journal = open_journal();
+	next_is(journal, "t", 0);
+	orch_journal_unref(journal);
+}
+END_TEST
 
 /* --- watches
  * ---------------------------------------------------------------------------------------- */
@@ -667,6 +727,8 @@ int main(void)
 	tcase_add_test(tests, a_watch_in_a_forked_child);
 	tcase_add_test(tests, a_watch_on_a_poisoned_journal);
 	tcase_add_test(tests, arguments_of_a_watch);
+	tcase_add_test(tests, a_forked_child_touches_nothing);
+	tcase_add_test(tests, a_poisoned_journal);
 	suite_add_tcase(suite, tests);
 	TCase *many = tcase_create("many");
 	tcase_add_checked_fixture(many, setup_in_memory, kit_teardown);
