@@ -53,6 +53,11 @@ struct options {
 	bool yes, json, no_review;
 	uint64_t crash_at; /* for fault tests: SIGKILL ourselves after so many journal records */
 	int port;
+	/* journal */
+	const char *journal, *anchor, *only, *kind, *by, *note;
+	uint32_t limit;
+	bool newest, records, replace;
+	const char *operands[4]; /* of it: what stands between the options */
 	const char **rest; /* after "--" or the positional arguments */
 	int rest_count;
 };
@@ -127,5 +132,14 @@ int command_stop(const struct options *options);
 int command_report(const struct options *options);
 int command_serve(const struct options *options);
 int command_journal(const struct options *options);
+
+/* journal-show.c: actions for people and programs. */
+/* Control characters become \xHH: a name must not forge lines or talk to a terminal. The caller frees. */
+char *shown(const char *text);
+/* A line for people, or one of JSON. */
+void show_action_line(orch_action *action, bool json);
+/* All of it, with its history. */
+int show_action(orch_journal *journal, orch_action *action, bool json);
+void print_json(json_t *object);
 
 #endif

@@ -23,7 +23,10 @@ static const char usage[] =
 	"  status | answer | stop        talk to the running instance, or read its journal\n"
 	"  report                        print the report of a run, and where it is\n"
 	"  serve [--port N]              show the delivered product to a browser, from a fresh sandbox\n"
-	"  journal list|show KEY|verify|export\n"
+	"  journal                       what is recorded, of a run or with --journal FILE [--anchor FILE] of any program\n"
+	"      list [--only STATE,...] [--kind PREFIX] [--limit N] [--newest]\n"
+	"      show KEY | verify | export [--records] | backup FILE | restore FILE [--replace]\n"
+	"      decide KEY applied|not-applied|abandon --by NAME [--note TEXT]\n"
 	"\n"
 	"The commands after \"run\" take --state DIR (default: the newest run) and --json.\n"
 	"Roles: planner checker executor reviewer. Exit codes: see orch-demo(1).\n";

@@ -8,7 +8,8 @@ enum {
 	OPT_IDEA_FILE = 256, OPT_REPO, OPT_BASE, OPT_EXECUTOR, OPT_EXECUTOR_CMD, OPT_PROVIDER, OPT_BASE_URL, OPT_MODEL,
 	OPT_KEY_FILE, OPT_MAX_USD, OPT_MAX_TOKENS, OPT_MAX_TIME, OPT_MAX_ATTEMPTS, OPT_JOBS, OPT_ISOLATION, OPT_STATE,
 	OPT_ANSWERS, OPT_SCENARIO, OPT_YES, OPT_JSON, OPT_NET, OPT_GRANT, OPT_CLAUDE, OPT_CODEX, OPT_NO_REVIEW,
-	OPT_CRASH_AT, OPT_PORT,
+	OPT_CRASH_AT, OPT_PORT, OPT_JOURNAL, OPT_ANCHOR, OPT_ONLY, OPT_KIND, OPT_LIMIT, OPT_NEWEST, OPT_RECORDS, OPT_REPLACE,
+	OPT_BY, OPT_NOTE,
 };
 
 static const struct option known[] = {
@@ -39,6 +40,16 @@ static const struct option known[] = {
 	{"no-review", no_argument, NULL, OPT_NO_REVIEW},
 	{"crash-at-record", required_argument, NULL, OPT_CRASH_AT},
 	{"port", required_argument, NULL, OPT_PORT},
+	{"journal", required_argument, NULL, OPT_JOURNAL},
+	{"anchor", required_argument, NULL, OPT_ANCHOR},
+	{"only", required_argument, NULL, OPT_ONLY},
+	{"kind", required_argument, NULL, OPT_KIND},
+	{"limit", required_argument, NULL, OPT_LIMIT},
+	{"newest", no_argument, NULL, OPT_NEWEST},
+	{"records", no_argument, NULL, OPT_RECORDS},
+	{"replace", no_argument, NULL, OPT_REPLACE},
+	{"by", required_argument, NULL, OPT_BY},
+	{"note", required_argument, NULL, OPT_NOTE},
 	{NULL, 0, NULL, 0},
 };
 
@@ -118,6 +129,8 @@ bool options_parse(int argc, char **argv, struct options *o)
 	uint64_t value = 0;
 
 	memset(o, 0, sizeof(*o));
+	bool mixed = strcmp(argv[0], "journal") == 0; /* options may stand between its operands */
+	size_t operands = 0;
 	optind = 1;
 	for (;;) {
 		int option = getopt_long(argc, argv, "+", known, NULL);
@@ -126,9 +139,12 @@ bool options_parse(int argc, char **argv, struct options *o)
 			bool command_line = optind > 1 && strcmp(argv[optind - 1], "--") == 0;
 			if (command_line || optind >= argc)
 				break;
-			if (o->idea)
+			if (o->idea && (!mixed || operands == sizeof(o->operands) / sizeof(o->operands[0])))
 				break;
-			o->idea = argv[optind++];
+			if (o->idea)
+				o->operands[operands++] = argv[optind++];
+			else
+				o->idea = argv[optind++];
 			continue;
 		}
 		switch (option) {
@@ -211,11 +227,27 @@ bool options_parse(int argc, char **argv, struct options *o)
 				return false;
 			o->port = (int)value;
 			break;
+		case OPT_JOURNAL: o->journal = optarg; break;
+		case OPT_ANCHOR: o->anchor = optarg; break;
+		case OPT_ONLY: o->only = optarg; break;
+		case OPT_KIND: o->kind = optarg; break;
+		case OPT_LIMIT:
+			if (!number("limit", optarg, 1, UINT32_MAX, &value))
+				return false;
+			o->limit = (uint32_t)value;
+			break;
+		case OPT_NEWEST: o->newest = true; break;
+		case OPT_RECORDS: o->records = true; break;
+		case OPT_REPLACE: o->replace = true; break;
+		case OPT_BY: o->by = optarg; break;
+		case OPT_NOTE: o->note = optarg; break;
 		default:
 			fprintf(stderr, "orch-demo: see \"orch-demo help\"\n");
 			return false;
 		}
 	}
+	while (mixed && optind < argc && operands < sizeof(o->operands) / sizeof(o->operands[0]))
+		o->operands[operands++] = argv[optind++]; /* behind "--" */
 	o->rest = (const char **)argv + optind;
 	o->rest_count = argc - optind;
 	return true;

@@ -152,20 +152,6 @@ static const char *decision_name(uint32_t decision)
 	}
 }
 
-static const char *timer_state_name(uint32_t state)
-{
-	switch (state) {
-	case ORCH_TIMER_PENDING:
-		return "PENDING";
-	case ORCH_TIMER_DONE:
-		return "DONE";
-	case ORCH_TIMER_CANCELED:
-		return "CANCELED";
-	default:
-		return "?";
-	}
-}
-
 struct column {
 	const char *name;
 	enum { COLUMN_NUMBER, COLUMN_NAME, COLUMN_HEX, COLUMN_BYTES, COLUMN_STATE } as;
@@ -274,7 +260,7 @@ static const struct row_kind row_kinds[ROW_COUNT] = {
 			.select = "SELECT id, sequence, name, state, round, due_at_ms, delay_ms, "
 				  "payload,"
 				  " created_at_ms, updated_at_ms FROM timer WHERE id = ?1",
-			.state_name = timer_state_name,
+			.state_name = orch_timer_state_name,
 			.columns = {{"id", COLUMN_NUMBER},
 				    {"sequence", COLUMN_NUMBER},
 				    {"name", COLUMN_NAME},

@@ -108,10 +108,10 @@ def _by_task(rows):
 
 def _journal(state):
     """The actions in the order of their intent, as "KIND KEY STATE"."""
-    listed = subprocess.run([DEMO, "journal", "export", "--state", state], stdin=subprocess.DEVNULL, text=True,
+    listed = subprocess.run([DEMO, "journal", "list", "--json", "--state", state], stdin=subprocess.DEVNULL, text=True,
                             capture_output=True, timeout=60, env={"PATH": "/usr/bin:/bin", "HOME": str(state.parent)})
     if listed.returncode != 0 or not listed.stdout:
-        raise RuntimeError(f"orch-demo journal export --state {state}: {listed.returncode} {listed.stderr.strip()}")
+        raise RuntimeError(f"orch-demo journal list --state {state}: {listed.returncode} {listed.stderr.strip()}")
     actions = [json.loads(line) for line in listed.stdout.splitlines()]
     return [f"{action['kind']} {action['key']} {action['state']}" for action in actions]
 
