@@ -59,9 +59,10 @@ struct orch_journal_opts {
 	const char *anchor_path;
 	uint64_t payload_limit;     /* bytes of a request or result; 0: 1 MiB; at most 256 MiB */
 	/*
-	 * Called once for each record after it became durable, in the order of the sequence numbers: by a waiting
-	 * call on its thread before it returns, for a callback form in the context before its callback. It must
-	 * not call the library. For fault tests and for progress.
+	 * Called once for each record after it became durable, in the order of the sequence numbers and never twice at
+	 * the same time: by a waiting call on its thread before it returns, for a callback form in the context before
+	 * its callback. Whoever is told first does it for the records before its own as well; closing does it for
+	 * those that nobody was told of. It must not call the library. For fault tests and for progress.
 	 */
 	void (*on_record)(void *userdata, uint64_t sequence);
 	void *userdata;
@@ -148,7 +149,8 @@ ORCH_API int32_t orch_journal_record(orch_journal *journal, const char *kind, co
  * first of them) and answered in `ctx` once, after the commit that holds it. What is queued at the same time shares
  * a commit; the order of one thread's calls is kept. Any thread may call them, also one that does not run the
  * context. The journal and the context have to be kept until the callback came: dropping the last reference on the
- * journal commits what is queued, and those callbacks do not come any more (`destroy` does).
+ * journal commits what is queued, and those callbacks do not come any more (`destroy` does). If the context goes
+ * first, what is queued is committed as well and no callback comes; `destroy` runs then, or when the journal goes.
  *
  * `error` NULL: recorded. Otherwise as the waiting form's, borrowed. `action` is borrowed: ref it to keep it;
  * NULL where the waiting form sets none.
@@ -208,7 +210,8 @@ typedef void (*orch_move_fn)(void *userdata, orch_action *action, const orch_err
 /*
  * The callback form of all of them: `state` is the ORCH_ACTION_* to reach; a payload with DISPATCHED or
  * CONFIRMED is ORCH_EINVAL. Until the callback came another move of the same handle gives ORCH_EBUSY, and its getters
- * tell what was before. Else as orch_journal_begin_async(). Since 0.1.
+ * tell what was before. The queued move keeps the action, but not the journal. A state that cannot be reached from
+ * the action's is told in the callback (ORCH_ESTATE). Else as orch_journal_begin_async(). Since 0.1.
  */
 ORCH_API int32_t orch_action_move_async(orch_action *action, orch_ctx *ctx, uint32_t state,
 					const void *payload, size_t length, orch_move_fn fn,

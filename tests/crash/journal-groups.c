@@ -473,7 +473,7 @@ START_TEST(killed_at_each_write_and_sync)
 			break;
 	}
 	check_nothing_failed(with);
-	ck_assert_uint_gt(kills, 30);
+	ck_assert_uint_gt(kills, 12); /* larger groups have fewer writes */
 }
 END_TEST
 
