@@ -720,7 +720,6 @@ int main(void)
 	tcase_add_test(tests, each_round_is_told_once_to_each_watch);
 	tcase_add_test(tests, a_watch_notices_steps);
 	tcase_add_test(tests, a_watch_after_a_reboot);
-	tcase_add_test(tests, a_watch_by_the_real_clocks);
 	tcase_add_test(tests, what_changed_meanwhile_is_not_told);
 	tcase_add_test(tests, a_watch_ended_in_its_callback);
 	tcase_add_test(tests, dropped_in_each_order);
@@ -734,8 +733,14 @@ int main(void)
 	tcase_add_checked_fixture(many, setup_in_memory, kit_teardown);
 	tcase_set_timeout(many, 120);
 	tcase_add_test(many, a_thousand_at_once_leave_room_for_others);
-	tcase_add_test(many, threads_set_and_cancel_under_a_watch);
 	suite_add_tcase(suite, many);
+	/* With the clocks of another system as well: see tests/darwin. */
+	TCase *real = tcase_create("real");
+	tcase_add_checked_fixture(real, setup_in_memory, kit_teardown);
+	tcase_set_timeout(real, 120);
+	tcase_add_test(real, a_watch_by_the_real_clocks);
+	tcase_add_test(real, threads_set_and_cancel_under_a_watch);
+	suite_add_tcase(suite, real);
 	SRunner *runner = srunner_create(suite);
 	srunner_run_all(runner, CK_NORMAL);
 	int failed = srunner_ntests_failed(runner);
