@@ -337,6 +337,96 @@ START_TEST(byte_strings_grow_shift_and_stay_terminated)
 }
 END_TEST
 
+struct note {
+	struct orch_letter letter;
+	int arrived; /* 1: in a turn; -1: in vain */
+	int place;
+	pthread_t thread;
+};
+
+static int notes_arrived;
+
+static void note_arrives(struct orch_letter *letter, bool open)
+{
+	struct note *note = (struct note *)letter;
+	ck_assert_int_eq(note->arrived, 0);
+	note->arrived = open ? 1 : -1;
+	note->place = notes_arrived++;
+	note->thread = pthread_self();
+}
+
+struct sender {
+	orch_mailbox *mailbox;
+	struct note *notes;
+	int count, posted;
+};
+
+static void *send_notes(void *userdata)
+{
+	struct sender *sender = userdata;
+	for (int i = 0; i < sender->count; i++) {
+		sender->notes[i].letter.arrive = note_arrives;
+		sender->posted += orch_mailbox_post(sender->mailbox, &sender->notes[i].letter);
+	}
+	ck_assert(!orch_mailbox_is_mine(sender->mailbox));
+	return NULL;
+}
+
+static void send_from_a_thread(struct sender *sender)
+{
+	pthread_t thread;
+	ck_assert_int_eq(pthread_create(&thread, NULL, send_notes, sender), 0);
+	pthread_join(thread, NULL);
+}
+
+START_TEST(letters_of_other_threads_arrive_in_a_turn)
+{
+	orch_ctx *ctx = new_ctx();
+	struct note notes[3] = {0};
+	struct sender sender = {orch_ctx_mailbox(ctx), notes, 3, 0};
+	notes_arrived = 0;
+	ck_assert(orch_mailbox_is_mine(sender.mailbox));
+	ck_assert(!readable(orch_ctx_fd(ctx), 0));
+	send_from_a_thread(&sender);
+	ck_assert_int_eq(sender.posted, 3);
+	ck_assert_int_eq(notes_arrived, 0);
+	ck_assert(readable(orch_ctx_fd(ctx), 1000));
+	ck_assert_int_eq(orch_ctx_process(ctx, NULL), 0);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_int_eq(notes[i].arrived, 1);
+		ck_assert_int_eq(notes[i].place, i);
+		ck_assert(pthread_equal(notes[i].thread, pthread_self()));
+		notes[i].arrived = 0; /* it can be posted again */
+	}
+	ck_assert(!readable(orch_ctx_fd(ctx), 0));
+	send_from_a_thread(&sender);
+	ck_assert_int_eq(orch_ctx_process(ctx, NULL), 0);
+	ck_assert_int_eq(notes_arrived, 6);
+	orch_ctx_unref(ctx);
+}
+END_TEST
+
+START_TEST(letters_arrive_in_vain_when_the_context_goes)
+{
+	orch_ctx *ctx = new_ctx();
+	struct note notes[2] = {0}, late = {0};
+	struct sender sender = {orch_mailbox_ref(orch_ctx_mailbox(ctx)), notes, 2, 0};
+	notes_arrived = 0;
+	send_from_a_thread(&sender);
+	orch_ctx_unref(ctx);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(notes[i].arrived, -1);
+	sender.notes = &late;
+	sender.count = 1;
+	sender.posted = 0;
+	send_from_a_thread(&sender);
+	ck_assert_int_eq(sender.posted, 0);
+	ck_assert_int_eq(late.arrived, 0);
+	ck_assert(!orch_mailbox_is_mine(sender.mailbox));
+	orch_mailbox_unref(sender.mailbox);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("core");
@@ -353,6 +443,8 @@ int main(void)
 	tcase_add_test(tests, a_forked_child_is_refused_and_the_parent_goes_on);
 	tcase_add_test(tests, the_context_takes_nothing_of_the_host);
 	tcase_add_test(tests, byte_strings_grow_shift_and_stay_terminated);
+	tcase_add_test(tests, letters_of_other_threads_arrive_in_a_turn);
+	tcase_add_test(tests, letters_arrive_in_vain_when_the_context_goes);
 	suite_add_tcase(suite, tests);
 	SRunner *runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);
