@@ -11,7 +11,8 @@
  * orch_action is used by one thread at a time. One coordinator owns a journal; a second one is refused.
  *
  * Files: PATH (SQLite), PATH-wal beside it while it is open or after a kill (they belong together), PATH.lock
- * (never removed; says who holds it), PATH.reserve (1 MiB kept back for a full disk), and the anchor.
+ * (never removed; says who holds it), PATH.reserve (1 MiB kept back for a full disk), and the anchor. Backups and
+ * restorations add PATH.new, PATH.restored and PATH.replaced-EPOCH-SEQUENCE: see orch_journal_restore().
  */
 
 #include <orch/ctx.h>
@@ -78,14 +79,16 @@ struct orch_journal_opts {
 ORCH_API void orch_journal_opts_init(struct orch_journal_opts *opts, uint32_t size);
 
 /*
- * Opens or creates. A writer registers a new generation before anything else.
+ * Opens or creates. A writer registers a new generation before anything else. A journal of an older schema is brought
+ * up in the same commit; READ_ONLY does it in its copy.
  *
  * ORCH_ELOCKED: another coordinator owns it (the message names it); ORCH_ESCHEMA: written by a newer
  * version; ORCH_ENETFS: on NFS, SMB, 9P, FUSE and the like; ORCH_ECORRUPT: not a journal, or damaged, or
- * older than its anchor says; ORCH_ENOENT (read-only, or folder missing); ORCH_ESYS; ORCH_ENOSPC;
+ * older than its anchor says, or a backup that orch_journal_restore() was not run on, or missing after a restoration
+ * that was interrupted; ORCH_ENOENT (read-only, or folder missing); ORCH_ESYS; ORCH_ENOSPC;
  * ORCH_EPOISONED: the registration's commit failed; ORCH_EINVAL (also: the anchor is inside the journal's
  * folder, the file has hard links); ORCH_E2BIG; ORCH_ENOMEM. In each case but ORCH_EPOISONED the file is
- * untouched. READ_ONLY opens while a coordinator lives give ORCH_ELOCKED as well.
+ * untouched; its anchor may have been written again, with the point that it had or the journal's own. READ_ONLY opens while a coordinator lives give ORCH_ELOCKED as well.
  * Since 0.1.
  */
 ORCH_API int32_t orch_journal_open(const struct orch_journal_opts *opts, orch_journal **ret_journal,
@@ -471,7 +474,10 @@ ORCH_API int32_t orch_journal_export(orch_journal *journal, uint32_t flags, orch
 /*
  * Writes a whole copy to `path` while the journal is in use: temporary file, checked by opening and verifying it,
  * synced, renamed. It is no journal that could be opened for writing: orch_journal_restore() makes one of it, and a
- * plain copy put in the journal's place is refused. READ_ONLY opens it.
+ * plain copy put in the journal's place is refused. READ_ONLY opens it. The copy is the journal at a moment between
+ * call and return: what was acknowledged before the call is in it. `path` may be on any file system; while it is
+ * written, it is `path`.new, which takes as much room as the journal; the next backup to `path` removes what a killed
+ * one left.
  *
  * ORCH_EEXIST: `path` exists, and stays as it is; ORCH_ENOENT: no such folder; ORCH_ENOSPC, ORCH_ESYS;
  * ORCH_ELOCKED: another backup to `path` is being made; ORCH_ECORRUPT: the copy did not verify and is removed;
@@ -492,15 +498,22 @@ struct orch_restore_opts {
 
 ORCH_API void orch_restore_opts_init(struct orch_restore_opts *opts, uint32_t size);
 /*
- * Makes a journal of a backup: a new epoch, whole or not at all, and again after a kill.
+ * Makes a journal of a backup: a new epoch, whole or not at all. After a kill it can be run again.
  *
  * A backup does not know what happened after it was made. So permits that were not used are void, generations go on
  * above every one that was given out before, and each action in INTENT, DISPATCHED or FAILED becomes UNKNOWN: it is
  * reconciled by orch_journal_recover() before it can be begun again. An action that was begun after the backup is not
  * in it at all: `orch_restoration_lost()` tells how many records the anchor or the replaced journal know of that the
- * backup does not.
+ * backup does not. Timers are those of the backup: one that was done or canceled after it is due again.
  *
- * ORCH_EEXIST: there is a journal at `path`, and no ORCH_RESTORE_REPLACE; ORCH_ELOCKED: a coordinator owns it;
+ * The journal that is there stays what opens until the restored one takes its name: one rename that exchanges both (on
+ * file systems that cannot, and where the old one is damaged, several; killed between them `path` is missing, and an open
+ * is refused until this was run again). It keeps its content, and its log where it cannot be read. PATH.restored is a
+ * restored journal not in place yet, or for a moment the replaced one; the next restoration settles what a killed one
+ * left. The anchor is written last: opening with it also finishes that. The anchor of the epoch before is refused from
+ * then on, and so is the replaced journal with the new one.
+ *
+ * ORCH_EEXIST: there is a journal at `path` (after a kill: the restored one), and no ORCH_RESTORE_REPLACE; ORCH_ELOCKED: a coordinator owns it;
  * ORCH_ECORRUPT: the backup is none, damaged, or not of the anchor's journal; ORCH_ESCHEMA, ORCH_ENETFS, ORCH_ENOENT,
  * ORCH_ENOSPC, ORCH_ESYS, ORCH_EINVAL, ORCH_E2BIG, ORCH_ENOMEM. `ret_restoration` may be NULL. Since 0.1.
  */
@@ -511,7 +524,7 @@ ORCH_API orch_restoration *orch_restoration_unref(orch_restoration *restoration)
 ORCH_API uint64_t orch_restoration_epoch(const orch_restoration *restoration);
 /* Records of the backup. Since 0.1. */
 ORCH_API uint64_t orch_restoration_records(const orch_restoration *restoration);
-/* Records known to have been written after the backup; 0 if there are none, or nothing knows. Since 0.1. */
+/* Records known to have been written after the backup, at least; 0 if there are none, or nothing knows. Since 0.1. */
 ORCH_API uint64_t orch_restoration_lost(const orch_restoration *restoration);
 /* Actions that became UNKNOWN, and permits that became void. Since 0.1. */
 ORCH_API uint32_t orch_restoration_unknown(const orch_restoration *restoration);

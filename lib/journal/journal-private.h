@@ -32,7 +32,8 @@
  *	export.c, export-rows.c
  *	            everything as NDJSON
  *	backup.c    a whole copy while in use
- *	restore.c   a journal made of a backup
+ *	restore.c, restore-epoch.c, restore-place.c
+ *	            a journal made of a backup
  *	verify.c    the chain, the rows and the anchor checked
  *	journal.c   open and close
  *
