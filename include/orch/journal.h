@@ -454,7 +454,10 @@ ORCH_API int32_t orch_journal_prune(orch_journal *journal, int64_t closed_before
 
 #define ORCH_EXPORT_RECORDS 1u /* also one line for each record */
 
-/* `line` is one line of JSON with its newline, borrowed. Return 0 to go on, another value to end with that value. */
+/*
+ * `line` is one line of JSON with its newline, borrowed, with no NUL behind it. Return 0 to go on, another value to end
+ * with that value.
+ */
 typedef int32_t (*orch_export_fn)(void *userdata, const char *line, size_t length);
 /*
  * Everything as NDJSON: {"type":"journal",...}, then "generation", "epoch", "action", "decision", "permit", "timer"
