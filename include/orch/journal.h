@@ -88,7 +88,8 @@ ORCH_API void orch_journal_opts_init(struct orch_journal_opts *opts, uint32_t si
  * that was interrupted; ORCH_ENOENT (read-only, or folder missing); ORCH_ESYS; ORCH_ENOSPC;
  * ORCH_EPOISONED: the registration's commit failed; ORCH_EINVAL (also: the anchor is inside the journal's
  * folder, the file has hard links); ORCH_E2BIG; ORCH_ENOMEM. In each case but ORCH_EPOISONED the file is
- * untouched; its anchor may have been written again, with the point that it had or the journal's own. READ_ONLY opens while a coordinator lives give ORCH_ELOCKED as well.
+ * untouched; its anchor may have been written again, with the point that it had or the journal's own. READ_ONLY opens
+ * while a coordinator lives give ORCH_ELOCKED as well.
  * Since 0.1.
  */
 ORCH_API int32_t orch_journal_open(const struct orch_journal_opts *opts, orch_journal **ret_journal,
@@ -516,7 +517,8 @@ ORCH_API void orch_restore_opts_init(struct orch_restore_opts *opts, uint32_t si
  * left. The anchor is written last: opening with it also finishes that. The anchor of the epoch before is refused from
  * then on, and so is the replaced journal with the new one.
  *
- * ORCH_EEXIST: there is a journal at `path` (after a kill: the restored one), and no ORCH_RESTORE_REPLACE; ORCH_ELOCKED: a coordinator owns it;
+ * ORCH_EEXIST: there is a journal at `path` (after a kill: the restored one), and no ORCH_RESTORE_REPLACE;
+ * ORCH_ELOCKED: a coordinator owns it;
  * ORCH_ECORRUPT: the backup is none, damaged, or not of the anchor's journal; ORCH_ESCHEMA, ORCH_ENETFS, ORCH_ENOENT,
  * ORCH_ENOSPC, ORCH_ESYS, ORCH_EINVAL, ORCH_E2BIG, ORCH_ENOMEM. `ret_restoration` may be NULL. Since 0.1.
  */
