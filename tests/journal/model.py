@@ -175,6 +175,7 @@ class Model:
     def put(self, state: Snapshot) -> None:
         """As after a restart: rows and numbers, and no handle."""
         self.held = Held()
+        self.first_look_ms: Optional[int] = None  # by this boot's clock
         self.adopt(state)
         self.commits: List[Snapshot] = []
 
@@ -456,6 +457,7 @@ class Model:
             raise Refused("EINVAL")
         if len(payload) > 4096:
             raise Refused("ETOOBIG")
+        self.look_at_clock()
         before = self.timers.get(name)
         timer = Timer(name, "PENDING", self.next_round(before) if before else 1, due_at_ms, delay_ms, payload or None)
         self.held.timers[actor] = self.commit(timer if due_at_ms else self.counted(timer, delay_ms))
@@ -487,13 +489,21 @@ class Model:
 
     def timers_look(self) -> None:
         """The first look after a reboot: what the wall clock leaves of a delay, and never more than was left."""
+        self.look_at_clock()
         others = [timer for timer in self.timers.values()
                   if timer.state == "PENDING" and timer.boot not in (0, self.clocks.boot)]
         if others:
             self.commit(*(self.counted(timer, self.left_ms(timer)) for timer in others))
 
+    def look_at_clock(self) -> None:
+        """From a coordinator's first look on it knows what is gone of this boot's time."""
+        if self.first_look_ms is None:
+            self.first_look_ms = self.clocks.boot_ms
+
     def left_ms(self, timer: Timer) -> int:
-        return max(0, min(timer.left_ms, timer.due_at_ms - self.now))
+        assert self.first_look_ms is not None
+        gone = self.clocks.boot_ms - self.first_look_ms
+        return max(0, min(timer.left_ms - gone, timer.due_at_ms - self.now))
 
     def waits(self) -> Dict[str, int]:
         """How long each is pending; 0: it is due."""
