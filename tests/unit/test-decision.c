@@ -193,6 +193,38 @@ START_TEST(a_note_over_the_limit_still_counts)
 }
 END_TEST
 
+/* Nobody is told another action's decision, or that there is none. */
+START_TEST(a_damaged_decision_is_not_told)
+{
+	static const char *const damages[] = {
+		"UPDATE decision SET action = 99",
+		"UPDATE decision SET decided_by = ''||char(0)",
+		"DELETE FROM decision",
+	};
+	orch_journal *journal = open_journal();
+	orch_action *action = make(journal, "k", 0, ORCH_ACTION_HANDED_OVER);
+	OK(orch_action_decide(action, ORCH_DECISION_ABANDON, "ann", NULL, 0, &error));
+	orch_action_unref(action);
+	orch_journal_unref(journal);
+	struct file good = slurp(journal_path);
+	for (size_t i = 0; i < sizeof(damages) / sizeof(damages[0]); i++) {
+		sql(damages[i]);
+		journal = open_journal();
+		action = (void *)1;
+		FAILS(ORCH_ECORRUPT, orch_journal_find(journal, "k", &action, &error));
+		ck_assert_ptr_eq(action, (void *)1);
+		orch_journal_unref(journal);
+		unlink(wal_path);
+		spill(journal_path, &good);
+	}
+	journal = open_journal();
+	action = find(journal, "k");
+	decided(action, ORCH_DECISION_ABANDON, "ann");
+	orch_action_unref(action);
+	orch_journal_unref(journal);
+}
+END_TEST
+
 static void refused(orch_action *action, uint32_t decision, const char *by, const void *note,
 		    size_t length)
 {
@@ -257,6 +289,7 @@ int main(void)
 	tcase_add_test(tests, who_was_first_counts);
 	tcase_add_test(tests, a_result_outlives_the_decision);
 	tcase_add_test(tests, a_note_over_the_limit_still_counts);
+	tcase_add_test(tests, a_damaged_decision_is_not_told);
 	tcase_add_test(tests, arguments);
 	tcase_add_test(tests, a_forked_child_decides_nothing);
 	suite_add_tcase(suite, tests);

@@ -357,6 +357,10 @@ START_TEST(a_further_attempt_goes_on_under_it)
 {
 	orch_journal *journal = open_journal();
 	issue(journal, "p");
+	/* Another one that failed, without a permit or with its own. */
+	orch_action *other = begin_with(journal, "other", NULL, ORCH_BEGIN_FRESH);
+	OK(orch_action_fail(other, "no", 2, &error));
+	orch_action_unref(other);
 	orch_action *action = begin_with(journal, "k", "p", ORCH_BEGIN_FRESH);
 	uint64_t id = orch_action_id(action);
 	for (uint32_t attempt = 2; attempt < 5; attempt++) {
@@ -364,6 +368,7 @@ START_TEST(a_further_attempt_goes_on_under_it)
 		OK(orch_action_fail(action, "no", 2, &error));
 		orch_action_unref(action);
 		refused(journal, "k2", "p", "used by another action");
+		refused(journal, "other", "p", "used by another action");
 		uint64_t sequence = orch_journal_sequence(journal);
 		action = begin_with(journal, "k", "p", ORCH_BEGIN_FRESH);
 		ck_assert_uint_eq(orch_journal_sequence(journal), sequence + 1);
