@@ -373,7 +373,7 @@ class Model:
         if choice and self.may(row, found, choice):
             if choice == "CONTINUE":
                 self.happened(row, payload)
-            elif choice != "VERIFY" or row.state == "DISPATCHED":
+            elif choice != "VERIFY" or row.state == "DISPATCHED" and found != "IN_FLIGHT":
                 self.move("recovery", CHOICES[choice], ANY)
         elif found == "NONE":
             if row.state == "OBSERVED":
