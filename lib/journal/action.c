@@ -209,6 +209,7 @@ static int32_t transition_prepare(orch_action *action, uint32_t state, const voi
 		return orch_fail_memory(reterr);
 	transition->next.result_changed = true;
 	transition->request.result = &transition->next.result;
+	transition->request.bytes = length;
 	return 0;
 }
 

@@ -214,7 +214,8 @@ int32_t begin_prepare(orch_journal *journal, const struct orch_action_opts *opts
 		r = check_action_opts(&known, reterr);
 	if (r < 0)
 		return r;
-	*begin = (struct begin){.request = {.write = begin_write}};
+	*begin = (struct begin){
+		.request = {.write = begin_write, .bytes = known.request_length}};
 	if (known.permit)
 		strcpy(begin->permit, known.permit);
 	return prepare_row(journal, &known, ORCH_ACTION_INTENT, &begin->asked, reterr);
@@ -293,7 +294,7 @@ int32_t record_prepare(orch_journal *journal, const char *kind, const char *key,
 	opts.key = key;
 	opts.request = payload;
 	opts.request_length = payload_length;
-	*record = (struct record){.request = {.write = record_write}};
+	*record = (struct record){.request = {.write = record_write, .bytes = payload_length}};
 	return prepare_row(journal, &opts, ORCH_ACTION_CONFIRMED, &record->row, reterr);
 }
 

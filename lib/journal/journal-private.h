@@ -533,6 +533,7 @@ struct request {
 	int32_t (*write)(orch_journal *journal, struct request *request, orch_error **reterr);
 	bool completes;		/* tells what happened: on a full disk it may use what is kept back */
 	struct payload *result; /* is cut at last where the disk is full; NULL: nothing can be */
+	uint64_t bytes;		/* of the bodies that it writes */
 };
 
 /*
@@ -570,7 +571,9 @@ int32_t chain_check_anchor(orch_journal *journal, const char *anchor_path, orch_
  * ---------------------------------------------------------------------------------------- */
 
 /* How many requests share a transaction at most. */
-#define WRITER_GROUP_MAX 64
+#define WRITER_GROUP_MAX 128
+/* ... and with how many bytes of bodies: a transaction is held in memory until it is written. */
+#define WRITER_GROUP_BYTES (1024 * 1024)
 
 /*
  * One transaction with this request, and with those of others that came at the same time. Errors as of

@@ -132,8 +132,13 @@ static void append(struct writer *writer, struct ticket *ticket)
 static struct ticket *take_group(struct writer *writer)
 {
 	struct ticket *first = writer->first, *last = first;
-	for (int count = 1; count < WRITER_GROUP_MAX && last->next; count++)
+	uint64_t bytes = first->request->bytes;
+	for (int count = 1; count < WRITER_GROUP_MAX && last->next; count++) {
+		bytes += last->next->request->bytes;
+		if (bytes > WRITER_GROUP_BYTES)
+			break;
 		last = last->next;
+	}
 	writer->first = last->next;
 	if (!writer->first)
 		writer->end = &writer->first;

@@ -613,6 +613,48 @@ static void on_a_full_disk(void *userdata)
 	orch_ctx_unref(ctx);
 }
 
+/* --- how much goes into one transaction
+ * --------------------------------------------------------------------- */
+
+static void count_down(void *userdata, int32_t fresh, const orch_error *error)
+{
+	unsigned *left = userdata;
+	ck_assert_ptr_null(error);
+	ck_assert_int_eq(fresh, 1);
+	(*left)--;
+}
+
+/* The most that shared a transaction, of so many records of so many bytes that were queued at once. */
+static unsigned largest_of(size_t length, const char *name)
+{
+	static char bytes[900000];
+	char key[32];
+	unsigned left = 24;
+	journal = open_journal();
+	OK(orch_ctx_new(NULL, &ctx, &error));
+	watched = journal;
+	shared->largest = 0;
+	for (unsigned i = left; i; i--) {
+		snprintf(key, sizeof(key), "%s-%u", name, i);
+		OK(orch_journal_record_async(journal, ctx, "test.record", key, bytes, length,
+					     count_down, &left, NULL, &error));
+	}
+	while (left)
+		OK(orch_ctx_process(ctx, &error));
+	watched = NULL;
+	journal = orch_journal_unref(journal);
+	ctx = orch_ctx_unref(ctx);
+	return shared->largest;
+}
+
+START_TEST(a_group_is_bounded_by_its_bytes)
+{
+	ck_assert_uint_gt(largest_of(10, "small"), 2);
+	ck_assert_uint_eq(largest_of(900000, "big"), 1);
+	ck_assert_uint_le(largest_of(400000, "half"), 2);
+}
+END_TEST
+
 START_TEST(a_full_disk_loses_no_observation_of_a_group)
 {
 	memset(shared, 0, sizeof(*shared));
@@ -632,6 +674,7 @@ int main(void)
 	tcase_add_test(tests, each_write_finds_the_disk_full);
 	tcase_add_test(tests, each_allocation_fails);
 	tcase_add_test(tests, a_full_disk_loses_no_observation_of_a_group);
+	tcase_add_test(tests, a_group_is_bounded_by_its_bytes);
 	suite_add_tcase(suite, tests);
 	SRunner *runner = srunner_create(suite);
 	srunner_run_all(runner, CK_NORMAL);
