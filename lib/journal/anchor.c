@@ -13,9 +13,9 @@
  *	orch-anchor 1 EPOCH SEQUENCE HASH CHECK
  *
  * The first is as of the last sync: the whole file is replaced by temp, fsync, rename. The second
- *follows every record by one unsynced write in place. A killed process loses neither; a power loss
- *may tear or lose the second, and then the first still tells where the journal was at most
- *ANCHOR_SYNC_RECORDS ago.
+ * follows every record by one unsynced write in place. A killed process loses neither; a power loss
+ * may tear or lose the second, and then the first still tells where the journal was at most
+ * ANCHOR_SYNC_RECORDS ago.
  */
 
 #define CHECK_SIZE 8

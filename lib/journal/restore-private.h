@@ -3,25 +3,21 @@
 #define ORCH_RESTORE_PRIVATE_H
 
 /*
- * A restoration, in the order of its steps; a kill may come anywhere, and running it again finishes
- *it:
+ * A restoration, in the order of its steps; a kill may come anywhere, and running it again finishes it:
  *
  *	1. PATH.lock is taken. What an earlier run left is settled.
  *	2. The backup is copied to PATH.new, opened and verified there.
- *	3. The highest epoch and generation are learned: backup, anchor, and the journal that is
- *replaced.
+ *	3. The highest epoch and generation are learned: backup, anchor, and the journal that is replaced.
  *	4. One transaction makes PATH.new the journal of a new epoch (restore-epoch.c).
  *	5. PATH.new is one synced file, and gets the name PATH.restored: it is whole.
  *	6. The journal that is replaced is made one file, too, its log carried over into it.
- *	7. The two change names, at once (renameat2(2), RENAME_EXCHANGE): PATH is the new one. This
- *is the moment that counts.
+ *	7. The two change names, at once (renameat2(2), RENAME_EXCHANGE): PATH is the new one. This is the
+ *	   moment that counts.
  *	8. The old one, now under PATH.restored, gets the name PATH.replaced-EPOCH-SEQUENCE.
- *	9. The anchor is written. Until then the journal says which point of the anchor it
- *superseded.
+ *	9. The anchor is written. Until then the journal says which point of the anchor it superseded.
  *
- * Where the old one is damaged, or the file system cannot exchange names, step 7 moves database and
- *log away and then PATH.restored to PATH. Between them PATH is missing, and an open refuses that
- *and says what to do.
+ * Where the old one is damaged, or the file system cannot exchange names, step 7 moves database and log away
+ * and then PATH.restored to PATH. Between them PATH is missing, and an open refuses that and says what to do.
  */
 
 #include "journal-private.h"
