@@ -285,16 +285,27 @@ int32_t store_end_migration(orch_journal *journal, orch_error **reterr)
 	return result == SQLITE_OK ? 0 : store_fail(journal, result, "migration", reterr);
 }
 
-/* As store_check_file(), with what is in the log. Who opens a backup for writing was refused there. */
-static int32_t check_application(orch_journal *journal, orch_error **reterr)
+/* The value of a pragma that is a number. An SQLite code. */
+static int ask_number(orch_journal *journal, const char *pragma, int64_t *ret_number)
 {
 	sqlite3_stmt *statement = NULL;
-	int64_t id = 0;
-	int result = sqlite3_prepare_v2(journal->db, "PRAGMA application_id", -1, &statement, NULL);
+	int result = sqlite3_prepare_v2(journal->db, pragma, -1, &statement, NULL);
 	if (result == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW)
-		id = sqlite3_column_int64(statement, 0);
-	result = store_finalize(statement, result);
-	bool known = id == JOURNAL_APPLICATION_ID || id == JOURNAL_BACKUP_ID;
+		*ret_number = sqlite3_column_int64(statement, 0);
+	return store_finalize(statement, result);
+}
+
+/*
+ * As store_check_file(), with what is in the log. Who opens a backup for writing was refused there. No journal is
+ * vacuumed by SQLite: where its header says so it is damaged, and the first commit would find out.
+ */
+static int32_t check_application(orch_journal *journal, orch_error **reterr)
+{
+	int64_t id = 0, vacuum = 0;
+	int result = ask_number(journal, "PRAGMA application_id", &id);
+	if (result == SQLITE_OK)
+		result = ask_number(journal, "PRAGMA auto_vacuum", &vacuum);
+	bool known = (id == JOURNAL_APPLICATION_ID || id == JOURNAL_BACKUP_ID) && !vacuum;
 	if ((result & 0xff) == SQLITE_NOTADB || (result == SQLITE_OK && !known))
 		return no_journal(journal->path, reterr);
 	return result == SQLITE_OK ? 0 : store_fail(journal, result, "identity", reterr);

@@ -405,6 +405,19 @@ START_TEST(a_newer_schema)
 }
 END_TEST
 
+START_TEST(a_header_that_asks_for_vacuum)
+{
+	orch_journal_unref(open_journal());
+	struct file good = slurp(journal_path), damaged = slurp(journal_path);
+	ck_assert_int_eq(damaged.bytes[55], 0);
+	damaged.bytes[55] = 0x40; /* the largest root page: not 0 where SQLite vacuums at each commit */
+	spill(journal_path, &damaged);
+	refused_both(ORCH_ECORRUPT);
+	spill(journal_path, &good);
+	orch_journal_unref(open_journal());
+}
+END_TEST
+
 START_TEST(what_is_no_journal)
 {
 	struct file empty = {.exists = true},
@@ -598,6 +611,7 @@ int main(void)
 	tcase_add_test(tests, a_temporary_folder_behind_a_link);
 	tcase_add_test(tests, network_file_systems);
 	tcase_add_test(tests, a_newer_schema);
+	tcase_add_test(tests, a_header_that_asks_for_vacuum);
 	tcase_add_test(tests, what_is_no_journal);
 	tcase_add_test(tests, other_names_of_the_file);
 	tcase_add_test(tests, relative_paths_do_not_follow_the_working_directory);
