@@ -60,8 +60,9 @@ class Row:
     fingerprint: Any = None
     cut: bool = False  # the result was over the limit: its digest is all there ever was
     permit: str = ""
+    version: int = 0  # how many records it has: a state that comes back is not the one that was looked up
 
-    HIDDEN = ("fingerprint", "cut", "permit")
+    HIDDEN = ("fingerprint", "cut", "permit", "version")
 
     def tells(self, other: "Row") -> bool:
         return told(self, other, *self.HIDDEN)
@@ -205,7 +206,9 @@ class Model:
 
     def stamped(self, row: Row) -> Row:
         created = row.created_at_ms if row.key in self.rows else self.now
-        return replace(row, generation=self.generation, updated_at_ms=self.now, created_at_ms=created)
+        version = self.rows[row.key].version + 1 if row.key in self.rows else 1
+        return replace(row, generation=self.generation, updated_at_ms=self.now, created_at_ms=created,
+                       version=version)
 
     # --- actions ---------------------------------------------------------------------------------------------------
 
@@ -285,7 +288,7 @@ class Model:
 
     def is_still(self, known: Row) -> bool:
         row = self.rows[known.key]
-        return all(getattr(row, name) == getattr(known, name) for name in ("state", "generation", "attempt", "pruned"))
+        return all(getattr(row, name) == getattr(known, name) for name in ("state", "generation", "attempt", "pruned", "version"))
 
     def with_result(self, row: Row, payload: Any) -> Row:
         cut = payload is not ANY and len(payload) > self.limit
@@ -338,7 +341,7 @@ class Model:
     def without_payloads(self, row: Row) -> Row:
         result = row.result if row.cut or not row.result else digest(row.result)
         return replace(row, request=digest(row.request) if row.request else None, result=result, pruned=True,
-                       generation=self.generation)
+                       generation=self.generation, version=row.version + 1)
 
     # --- recovery --------------------------------------------------------------------------------------------------
 
