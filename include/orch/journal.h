@@ -179,9 +179,10 @@ ORCH_API orch_action *orch_action_ref(orch_action *action);
 ORCH_API orch_action *orch_action_unref(orch_action *action);
 
 /*
- * The transitions. Each is one durable commit with a compare on state, generation and attempt: when
- * another transition was first the call gives ORCH_ESTATE and changes nothing (the first observation
- * wins), and the handle keeps what it knew: look the action up again. The same where the action was pruned.
+ * The transitions. Each is one durable commit with a compare on state, generation, attempt and last record:
+ * when another transition was first the call gives ORCH_ESTATE and changes nothing (the first observation
+ * wins), and the handle keeps what it knew: look the action up again. The same where the action was pruned, or
+ * came back to this state since.
  *
  *   dispatch   from INTENT
  *   observe    from DISPATCHED, UNKNOWN (a late answer), HANDED_OVER (a person found out)

@@ -5,96 +5,13 @@
  * tests/journal/fixtures/NAME.tar.xz, written by the libraries of those releases; `make` beside
  * them says how.
  */
-#include <stdbool.h>
 #include <inttypes.h>
-#include <sys/syscall.h>
 
-#include "journal-kit.h"
+#include "journal-strike.h"
 
 /* Adding a release is adding its fixture here. */
 static const char *const released[] = {"schema-1"};
 static const char *const situations[] = {"cleanly-closed", "killed", "killed-at-once", "empty"};
-
-/* --- faults: as in journal-faults.c
- * ------------------------------------------------------------------------------- */
-
-enum fault { NONE, KILL, FAIL_FROM };
-
-static struct {
-	enum fault fault;
-	enum fault planned; /* of the child */
-	int error;
-	unsigned at, seen;
-} faults;
-
-static bool strikes(bool allocation)
-{
-	if (!faults.fault || allocation != (faults.error == ENOMEM))
-		return false;
-	unsigned call = ++faults.seen;
-	if (faults.fault == KILL && call == faults.at)
-		kill(getpid(), SIGKILL);
-	if (faults.fault == KILL || call < faults.at)
-		return false;
-	/* Of allocations just one: none after it would be the same as this one. */
-	if (allocation && call != faults.at)
-		return false;
-	errno = faults.error;
-	return true;
-}
-
-ORCH_API ssize_t pwrite64(int fd, const void *bytes, size_t length, off_t offset);
-
-ORCH_API ssize_t pwrite64(int fd, const void *bytes, size_t length, off_t offset)
-{
-	if (strikes(false)) {
-		int error = errno;
-		syscall(SYS_pwrite64, fd, bytes, length / 2, offset);
-		errno = error;
-		return -1;
-	}
-	return syscall(SYS_pwrite64, fd, bytes, length, offset);
-}
-
-ORCH_API int fdatasync(int fd)
-{
-	if (faults.error != ENOSPC && strikes(false))
-		return -1;
-	return (int)syscall(SYS_fdatasync, fd);
-}
-
-ORCH_API int fsync(int fd)
-{
-	if (faults.error != ENOSPC && strikes(false))
-		return -1;
-	return (int)syscall(SYS_fsync, fd);
-}
-
-ORCH_API int rename(const char *from, const char *to)
-{
-	if (strikes(false))
-		return -1;
-	return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
-}
-
-extern void *__libc_malloc(size_t size);
-extern void *__libc_calloc(size_t count, size_t size);
-extern void *__libc_realloc(void *pointer, size_t size);
-
-ORCH_API void *malloc(size_t size)
-{
-	return strikes(true) ? NULL : __libc_malloc(size);
-}
-
-ORCH_API void *calloc(size_t count, size_t size)
-{
-	return strikes(true) ? NULL : __libc_calloc(count, size);
-}
-
-ORCH_API void *realloc(void *pointer, size_t size)
-{
-	return strikes(true) ? NULL : __libc_realloc(pointer, size);
-}
 
 /* --- the fixtures
  * --------------------------------------------------------------------------------------------- */
@@ -328,9 +245,9 @@ END_TEST
 static void open_and_say(void *userdata)
 {
 	orch_journal *journal = NULL;
-	faults.fault = faults.planned;
+	faults.armed = true;
 	int32_t r = kit_open_with(&journal, 0, anchor_path, NULL, NULL, NULL);
-	faults.fault = NONE;
+	faults.armed = false;
 	orch_journal_unref(journal);
 	*(int32_t *)userdata = r;
 }
@@ -344,7 +261,7 @@ START_TEST(killed_at_each_write)
 		for (unsigned at = 1;; at++) {
 			load(released[release], situations[situation]);
 			put();
-			faults.planned = KILL;
+			faults.fault = KILL;
 			faults.error = EIO;
 			faults.at = at;
 			faults.seen = 0;
@@ -389,7 +306,8 @@ static struct strike strike_at(int fault, unsigned at)
 	struct strike *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
 				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(shared, MAP_FAILED);
-	faults.planned = FAIL_FROM;
+	/* Of allocations just one: none after it would be the same as this one. */
+	faults.fault = fault == ENOMEM ? FAIL_ONCE : FAIL_FROM;
 	faults.error = fault;
 	faults.at = at;
 	faults.seen = 0;
