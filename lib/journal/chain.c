@@ -4,112 +4,87 @@
 /*
  * Each event holds the digest of the row that it made, and the hash of the event before it. So a
  * changed row, a changed, missing or added event, and a chain that forked after an old copy was put
- * back all show. Fields are hashed as little-endian 64-bit numbers and as length-counted bytes.
+ * back all show.
  */
 
-void chain_hash_number(crypto_hash_sha256_state *state, uint64_t number)
+static void hash_payload(struct field_hash *hash, const struct payload *payload)
 {
-	unsigned char bytes[8];
-	for (int i = 0; i < 8; i++)
-		bytes[i] = (unsigned char)(number >> (8 * i));
-	crypto_hash_sha256_update(state, bytes, sizeof(bytes));
-}
-
-void chain_hash_bytes(crypto_hash_sha256_state *state, const void *bytes, size_t length)
-{
-	chain_hash_number(state, length);
-	if (length)
-		crypto_hash_sha256_update(state, bytes, length);
-}
-
-void chain_hash_text(crypto_hash_sha256_state *state, const char *text)
-{
-	chain_hash_bytes(state, text, strlen(text));
-}
-
-static void hash_payload(crypto_hash_sha256_state *state, const struct payload *payload)
-{
-	chain_hash_number(state, payload->length);
+	hash_number(hash, payload->length);
 	if (payload->length)
-		chain_hash_bytes(state, payload->digest, DIGEST_SIZE);
+		hash_digest(hash, payload->digest);
 }
 
 void chain_genesis(const unsigned char id[16], unsigned char hash[DIGEST_SIZE])
 {
-	crypto_hash_sha256_state state;
-	crypto_hash_sha256_init(&state);
-	chain_hash_text(&state, "orch-journal 1");
-	chain_hash_bytes(&state, id, 16);
-	crypto_hash_sha256_final(&state, hash);
+	struct field_hash fields;
+	hash_start(&fields, FORMAT_1, "orch-journal 1");
+	hash_bytes(&fields, id, 16);
+	hash_end(&fields, hash);
 }
 
 void chain_row_digest(const struct action_row *row, unsigned char digest[DIGEST_SIZE])
 {
-	crypto_hash_sha256_state state;
-	crypto_hash_sha256_init(&state);
-	chain_hash_text(&state, row->format == 1 ? "action" : "action 2");
-	chain_hash_number(&state, row->id);
-	chain_hash_number(&state, row->sequence);
-	chain_hash_text(&state, row->kind);
-	chain_hash_text(&state, row->key);
-	chain_hash_number(&state, row->policy);
-	chain_hash_bytes(&state, row->fingerprint, row->fingerprint_length);
-	chain_hash_number(&state, row->state);
-	chain_hash_number(&state, row->attempt);
-	chain_hash_number(&state, row->generation);
-	chain_hash_number(&state, (uint64_t)row->created_at_ms);
-	chain_hash_number(&state, (uint64_t)row->updated_at_ms);
-	hash_payload(&state, &row->request);
-	hash_payload(&state, &row->result);
-	if (row->format != 1) {
-		chain_hash_number(&state, row->stored);
-		chain_hash_number(&state, row->permit);
-		chain_hash_number(&state, row->decision);
+	struct field_hash hash;
+	hash_start(&hash, row->format, "action");
+	hash_number(&hash, row->id);
+	hash_number(&hash, row->sequence);
+	hash_text(&hash, row->kind);
+	hash_text(&hash, row->key);
+	hash_number(&hash, row->policy);
+	hash_bytes(&hash, row->fingerprint, row->fingerprint_length);
+	hash_number(&hash, row->state);
+	hash_number(&hash, row->attempt);
+	hash_number(&hash, row->generation);
+	hash_number(&hash, (uint64_t)row->created_at_ms);
+	hash_number(&hash, (uint64_t)row->updated_at_ms);
+	hash_payload(&hash, &row->request);
+	hash_payload(&hash, &row->result);
+	if (row->format != FORMAT_1) {
+		hash_number(&hash, row->stored);
+		hash_number(&hash, row->permit);
+		hash_number(&hash, row->decision);
 	}
-	crypto_hash_sha256_final(&state, digest);
+	hash_end(&hash, digest);
 }
 
-void chain_instance_digest(const struct instance_row *instance, unsigned char digest[DIGEST_SIZE])
+void chain_instance_digest(const struct instance_row *instance, uint32_t format,
+			   unsigned char digest[DIGEST_SIZE])
 {
-	crypto_hash_sha256_state state;
-	crypto_hash_sha256_init(&state);
-	chain_hash_text(&state, "instance");
-	chain_hash_number(&state, instance->generation);
-	chain_hash_text(&state, instance->instance_id);
-	chain_hash_text(&state, instance->boot_id);
-	chain_hash_text(&state, instance->host);
-	chain_hash_number(&state, (uint64_t)instance->pid);
-	chain_hash_number(&state, (uint64_t)instance->opened_at_ms);
-	crypto_hash_sha256_final(&state, digest);
+	struct field_hash hash;
+	hash_start(&hash, format, "instance");
+	hash_number(&hash, instance->generation);
+	hash_text(&hash, instance->instance_id);
+	hash_text(&hash, instance->boot_id);
+	hash_text(&hash, instance->host);
+	hash_number(&hash, (uint64_t)instance->pid);
+	hash_number(&hash, (uint64_t)instance->opened_at_ms);
+	hash_end(&hash, digest);
 }
 
 void chain_event_hash(const unsigned char previous[DIGEST_SIZE], struct event_row *event)
 {
-	crypto_hash_sha256_state state;
-	crypto_hash_sha256_init(&state);
-	/* Schema 1 knew actions and generations only, and their events are still made as it did. */
-	chain_hash_text(&state, event->noun == NOUN_ACTION ? "event" : "event 2");
-	if (event->noun != NOUN_ACTION)
-		chain_hash_number(&state, event->noun);
-	chain_hash_bytes(&state, previous, DIGEST_SIZE);
-	chain_hash_number(&state, event->sequence);
-	chain_hash_number(&state, (uint64_t)event->at_ms);
-	chain_hash_number(&state, event->generation);
-	chain_hash_number(&state, event->subject);
-	chain_hash_number(&state, event->attempt);
-	chain_hash_number(&state, event->state);
-	chain_hash_bytes(&state, event->digest, DIGEST_SIZE);
-	crypto_hash_sha256_final(&state, event->hash);
+	struct field_hash hash;
+	hash_start(&hash, event->format, "event");
+	if (event->format != FORMAT_1)
+		hash_number(&hash, event->noun);
+	hash_digest(&hash, previous);
+	hash_number(&hash, event->sequence);
+	hash_number(&hash, (uint64_t)event->at_ms);
+	hash_number(&hash, event->generation);
+	hash_number(&hash, event->subject);
+	hash_number(&hash, event->attempt);
+	hash_number(&hash, event->state);
+	hash_digest(&hash, event->digest);
+	hash_end(&hash, event->hash);
 }
 
 void chain_fingerprint(const char *kind, const void *request, size_t length,
 		       unsigned char digest[DIGEST_SIZE])
 {
-	crypto_hash_sha256_state state;
-	crypto_hash_sha256_init(&state);
-	chain_hash_text(&state, kind);
-	chain_hash_bytes(&state, request, length);
-	crypto_hash_sha256_final(&state, digest);
+	struct field_hash hash;
+	hash_start(&hash, FORMAT_1, kind);
+	hash_bytes(&hash, request, length);
+	hash_end(&hash, digest);
 }
 
 /* --- puts
@@ -118,10 +93,11 @@ void chain_fingerprint(const char *kind, const void *request, size_t length,
 int32_t chain_put_event(orch_journal *journal, struct event_row *event, orch_error **reterr)
 {
 	event->sequence = journal->draft + 1;
+	event->format = JOURNAL_FORMAT;
 	if (!event->generation)
 		event->generation = journal->generation;
 	chain_event_hash(journal->draft_head, event);
-	return store_put_event(journal, event, reterr);
+	return event_put(journal, event, reterr);
 }
 
 static uint32_t stored_of(const struct action_row *row)
@@ -138,7 +114,7 @@ int32_t chain_put_action(orch_journal *journal, struct action_row *row,
 	row->updated_at_ms = at_ms;
 	if (!expected)
 		row->created_at_ms = at_ms;
-	row->format = JOURNAL_SCHEMA;
+	row->format = JOURNAL_FORMAT;
 	row->stored = stored_of(row);
 	int32_t r = store_put_action(journal, row, expected, reterr);
 	if (r < 0)
@@ -202,7 +178,7 @@ int32_t chain_put_instance(orch_journal *journal, const struct instance_row *ins
 		.generation = instance->generation,
 		.noun = NOUN_ACTION,
 	};
-	chain_instance_digest(instance, event.digest);
+	chain_instance_digest(instance, JOURNAL_FORMAT, event.digest);
 	int32_t r = store_put_instance(journal, instance, reterr);
 	return r < 0 ? r : chain_put_event(journal, &event, reterr);
 }
@@ -243,7 +219,7 @@ int32_t chain_check_anchor(orch_journal *journal, const char *anchor_path, orch_
 			journal->path, anchor_path, (unsigned long long)journal->sequence,
 			(unsigned long long)point.sequence);
 	struct event_row event;
-	r = store_event_at(journal, point.sequence, &event, reterr);
+	r = event_at(journal, point.sequence, &event, reterr);
 	if (r < 0 && r != ORCH_ENOENT)
 		return r;
 	if (!point.sequence) {

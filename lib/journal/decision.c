@@ -27,18 +27,17 @@ struct decision_row {
 
 static void row_digest(const struct decision_row *row, unsigned char digest[DIGEST_SIZE])
 {
-	crypto_hash_sha256_state state;
-	crypto_hash_sha256_init(&state);
-	chain_hash_text(&state, "decision");
-	chain_hash_number(&state, row->id);
-	chain_hash_number(&state, row->sequence);
-	chain_hash_number(&state, row->action);
-	chain_hash_number(&state, row->attempt);
-	chain_hash_number(&state, row->decision);
-	chain_hash_text(&state, row->by);
-	chain_hash_bytes(&state, row->note, row->note_length);
-	chain_hash_number(&state, (uint64_t)row->at_ms);
-	crypto_hash_sha256_final(&state, digest);
+	struct field_hash hash;
+	hash_start(&hash, JOURNAL_FORMAT, "decision");
+	hash_number(&hash, row->id);
+	hash_number(&hash, row->sequence);
+	hash_number(&hash, row->action);
+	hash_number(&hash, row->attempt);
+	hash_number(&hash, row->decision);
+	hash_text(&hash, row->by);
+	hash_bytes(&hash, row->note, row->note_length);
+	hash_number(&hash, (uint64_t)row->at_ms);
+	hash_end(&hash, digest);
 }
 
 static int32_t put_row(orch_journal *journal, struct decision_row *row, orch_error **reterr)

@@ -15,18 +15,17 @@ static const char last_sql[] =
 
 static void row_digest(const struct epoch_row *row, unsigned char digest[DIGEST_SIZE])
 {
-	crypto_hash_sha256_state state;
-	crypto_hash_sha256_init(&state);
-	chain_hash_text(&state, "epoch");
-	chain_hash_number(&state, row->epoch);
-	chain_hash_number(&state, row->sequence);
-	chain_hash_number(&state, row->generation);
-	chain_hash_number(&state, (uint64_t)row->at_ms);
-	chain_hash_number(&state, row->backup_sequence);
-	chain_hash_number(&state, row->superseded.epoch);
-	chain_hash_number(&state, row->superseded.sequence);
-	chain_hash_bytes(&state, row->superseded.hash, row->superseded.epoch ? DIGEST_SIZE : 0);
-	crypto_hash_sha256_final(&state, digest);
+	struct field_hash hash;
+	hash_start(&hash, JOURNAL_FORMAT, "epoch");
+	hash_number(&hash, row->epoch);
+	hash_number(&hash, row->sequence);
+	hash_number(&hash, row->generation);
+	hash_number(&hash, (uint64_t)row->at_ms);
+	hash_number(&hash, row->backup_sequence);
+	hash_number(&hash, row->superseded.epoch);
+	hash_number(&hash, row->superseded.sequence);
+	hash_bytes(&hash, row->superseded.hash, row->superseded.epoch ? DIGEST_SIZE : 0);
+	hash_end(&hash, digest);
 }
 
 static bool load_row(sqlite3_stmt *statement, struct epoch_row *row)

@@ -92,7 +92,7 @@ static int32_t export_rows(struct export *export, enum row_type type, orch_error
 static int32_t make_record(struct export *export, uint64_t sequence, struct event_row *event,
 			   orch_error **reterr)
 {
-	int32_t r = store_event_at(export->journal, sequence, event, reterr);
+	int32_t r = event_at(export->journal, sequence, event, reterr);
 	if (r == ORCH_ENOENT)
 		return orch_fail(reterr, ORCH_ECORRUPT, 0, "export",
 				 "%s: record %llu is missing: restore a copy",

@@ -13,7 +13,9 @@
  *	snapshot.c  a private copy, for opening without writing
  *	schema.c    the tables, and how an older file gets them
  *	setup.c     SQLite: making, opening, settings, closing; disk space kept back
- *	store.c     SQLite: statements, transactions, poison; the rows of actions and events
+ *	store.c     SQLite: statements, transactions, poison; the rows of actions
+ *	hash.c      a digest over fields
+ *	event.c     the rows of events, written together
  *	chain.c     digests of rows, the hash chain over events; a request becomes a commit
  *	writer.c    many requests become one commit; the thread behind the callback forms
  *	permit.c, timer.c, decision.c, epoch.c
@@ -68,6 +70,10 @@
 #define JOURNAL_CHECKPOINT_FRAMES 1000
 /* The anchor is synced at open, at close and every so many records. */
 #define ANCHOR_SYNC_RECORDS 256
+
+/* How digests and hashes are made: SHA-256, as schema 1 did, or BLAKE2b-256. New records are of JOURNAL_FORMAT. */
+#define FORMAT_1 1
+#define JOURNAL_FORMAT 2
 
 #define DIGEST_SIZE 32
 #define FINGERPRINT_MAX 64
@@ -277,12 +283,16 @@ struct event_row {
 	int64_t at_ms;
 	uint64_t generation;
 	enum noun noun;
+	uint32_t format;
 	uint64_t subject; /* id of the row */
 	uint32_t attempt; /* of an action; round of a timer */
 	uint32_t state;
 	unsigned char digest[DIGEST_SIZE]; /* of the row that it made */
 	unsigned char hash[DIGEST_SIZE];
 };
+
+/* So many go into one statement. */
+#define EVENT_BATCH 16
 
 /* What an update compares before it writes. */
 struct expectation {
@@ -296,9 +306,6 @@ enum statement {
 	STATEMENT_BEGIN,
 	STATEMENT_COMMIT,
 	STATEMENT_ROLLBACK,
-	STATEMENT_HEAD,
-	STATEMENT_EVENT_AT,
-	STATEMENT_ADD_EVENT,
 	STATEMENT_ADD_INSTANCE,
 	STATEMENT_ADD_ACTION,
 	STATEMENT_UPDATE_ACTION,
@@ -375,6 +382,8 @@ struct orch_journal {
 	unsigned char head[DIGEST_SIZE];
 	uint64_t draft; /* as `sequence` and `head`, with what the open transaction wrote */
 	unsigned char draft_head[DIGEST_SIZE];
+	struct event_row events[EVENT_BATCH]; /* of the open transaction, not written yet */
+	unsigned events_waiting;
 	uint64_t reported; /* on_record knows of it; under writer.report_mutex */
 	struct anchor anchor;
 
@@ -472,7 +481,6 @@ void store_abort(orch_journal *journal);
 int32_t store_put_action(orch_journal *journal, struct action_row *row,
 			 const struct expectation *expected, orch_error **reterr);
 /* The event that follows the draft's last one; moves the draft on. */
-int32_t store_put_event(orch_journal *journal, const struct event_row *event, orch_error **reterr);
 int32_t store_put_instance(orch_journal *journal, const struct instance_row *instance,
 			   orch_error **reterr);
 
@@ -481,11 +489,6 @@ int32_t store_action_by_key(orch_journal *journal, const char *key, struct actio
 			    orch_error **reterr);
 int32_t store_action_by_id(orch_journal *journal, uint64_t id, struct action_row *ret_row,
 			   orch_error **reterr);
-/* `sequence` UINT64_MAX: the last. ORCH_ENOENT without an error text. */
-int32_t store_event_at(orch_journal *journal, uint64_t sequence, struct event_row *ret_event,
-		       orch_error **reterr);
-/* False: damaged. */
-bool event_row_load(sqlite3_stmt *statement, struct event_row *event);
 /* The ids that STATEMENT_OPEN_ACTIONS gives; the caller frees. */
 int32_t store_ids(orch_journal *journal, enum statement which, const char *kind_prefix,
 		  uint64_t **ret_ids, size_t *ret_count, orch_error **reterr);
@@ -497,6 +500,19 @@ void action_row_clear(struct action_row *row);
 bool store_headroom_take(orch_journal *journal);
 /* Gives some of it up: no more than asked, or others would take it. False: there is none left. */
 bool store_headroom_release(orch_journal *journal, uint64_t bytes);
+
+/* --- event.c
+ * ---------------------------------------------------------------------------------------- */
+
+/*
+ * Adds an event to the open transaction and moves the draft on. The rows of several are written together, at the latest
+ * by the commit: nothing inside a transaction reads them.
+ */
+int32_t event_put(orch_journal *journal, const struct event_row *event, orch_error **reterr);
+int32_t event_flush(orch_journal *journal, orch_error **reterr);
+/* `sequence` UINT64_MAX: the last. ORCH_ENOENT without an error text. */
+int32_t event_at(orch_journal *journal, uint64_t sequence, struct event_row *ret_event,
+		 orch_error **reterr);
 
 /* --- snapshot.c
  * -------------------------------------------------------------------------------------- */
@@ -513,12 +529,34 @@ int32_t snapshot_take(struct snapshot *snapshot, const char *path, const char *w
 /* Removes the files; what is open stays readable. */
 void snapshot_remove(struct snapshot *snapshot);
 
+/* --- hash.c
+ * ----------------------------------------------------------------------------------------- */
+
+/* A digest over fields: little-endian 64-bit numbers, and bytes after their length as such a number. */
+struct field_hash {
+	uint32_t format;
+	size_t length; /* of what waits */
+	union {
+		crypto_hash_sha256_state sha256;
+		crypto_generichash_state blake2b;
+	};
+	unsigned char waiting[512];
+};
+
+void hash_start(struct field_hash *hash, uint32_t format, const char *label);
+void hash_number(struct field_hash *hash, uint64_t number);
+void hash_bytes(struct field_hash *hash, const void *bytes, size_t length);
+void hash_text(struct field_hash *hash, const char *text);
+void hash_digest(struct field_hash *hash, const unsigned char digest[DIGEST_SIZE]);
+void hash_end(struct field_hash *hash, unsigned char digest[DIGEST_SIZE]);
+
 /* --- chain.c
  * ---------------------------------------------------------------------------------------- */
 
 void chain_genesis(const unsigned char id[16], unsigned char hash[DIGEST_SIZE]);
 void chain_row_digest(const struct action_row *row, unsigned char digest[DIGEST_SIZE]);
-void chain_instance_digest(const struct instance_row *instance, unsigned char digest[DIGEST_SIZE]);
+void chain_instance_digest(const struct instance_row *instance, uint32_t format,
+			   unsigned char digest[DIGEST_SIZE]);
 void chain_event_hash(const unsigned char previous[DIGEST_SIZE], struct event_row *event);
 /* SHA-256 of kind and request: the fingerprint that a caller did not give. */
 void chain_fingerprint(const char *kind, const void *request, size_t length,
@@ -552,11 +590,6 @@ int32_t chain_put_action(orch_journal *journal, struct action_row *row,
  * that has `sequence` = journal->draft + 1; the rest is filled in here.
  */
 int32_t chain_put_event(orch_journal *journal, struct event_row *event, orch_error **reterr);
-
-/* The digests of other rows are made with these: little-endian 64-bit numbers, length-counted bytes. */
-void chain_hash_number(crypto_hash_sha256_state *state, uint64_t number);
-void chain_hash_bytes(crypto_hash_sha256_state *state, const void *bytes, size_t length);
-void chain_hash_text(crypto_hash_sha256_state *state, const char *text);
 
 /* A generation, inside a transaction. */
 int32_t chain_put_instance(orch_journal *journal, const struct instance_row *instance,

@@ -151,22 +151,21 @@ int32_t permit_next(orch_journal *journal, uint64_t after, uint64_t last,
 
 static void row_digest(const struct permit_row *row, unsigned char digest[DIGEST_SIZE])
 {
-	crypto_hash_sha256_state state;
-	crypto_hash_sha256_init(&state);
-	chain_hash_text(&state, "permit");
-	chain_hash_number(&state, row->id);
-	chain_hash_number(&state, row->sequence);
-	chain_hash_text(&state, row->name);
-	chain_hash_text(&state, row->kind);
-	chain_hash_bytes(&state, row->fingerprint, row->fingerprint_length);
-	chain_hash_number(&state, row->state);
-	chain_hash_number(&state, row->epoch);
-	chain_hash_number(&state, (uint64_t)row->expires_at_ms);
-	chain_hash_number(&state, row->action);
-	chain_hash_bytes(&state, row->note, row->note_length);
-	chain_hash_number(&state, (uint64_t)row->created_at_ms);
-	chain_hash_number(&state, (uint64_t)row->updated_at_ms);
-	crypto_hash_sha256_final(&state, digest);
+	struct field_hash hash;
+	hash_start(&hash, JOURNAL_FORMAT, "permit");
+	hash_number(&hash, row->id);
+	hash_number(&hash, row->sequence);
+	hash_text(&hash, row->name);
+	hash_text(&hash, row->kind);
+	hash_bytes(&hash, row->fingerprint, row->fingerprint_length);
+	hash_number(&hash, row->state);
+	hash_number(&hash, row->epoch);
+	hash_number(&hash, (uint64_t)row->expires_at_ms);
+	hash_number(&hash, row->action);
+	hash_bytes(&hash, row->note, row->note_length);
+	hash_number(&hash, (uint64_t)row->created_at_ms);
+	hash_number(&hash, (uint64_t)row->updated_at_ms);
+	hash_end(&hash, digest);
 }
 
 int32_t permit_digest(orch_journal *journal, uint64_t id, uint64_t *ret_sequence,

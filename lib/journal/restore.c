@@ -150,7 +150,7 @@ static bool has_record(orch_journal *journal, uint64_t sequence, const unsigned 
 	struct event_row event;
 	if (!sequence)
 		chain_genesis(journal->id, event.hash);
-	else if (store_event_at(journal, sequence, &event, NULL) < 0)
+	else if (event_at(journal, sequence, &event, NULL) < 0)
 		return false;
 	return memcmp(event.hash, hash, DIGEST_SIZE) == 0;
 }
@@ -173,7 +173,7 @@ static void compare_old(struct restore *restore)
 	while (past - common > 1) {
 		uint64_t middle = common + (past - common) / 2;
 		struct event_row event;
-		if (store_event_at(made, middle, &event, NULL) == 0 &&
+		if (event_at(made, middle, &event, NULL) == 0 &&
 		    has_record(old, middle, event.hash))
 			common = middle;
 		else

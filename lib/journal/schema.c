@@ -30,8 +30,8 @@ static const char schema_1[] =
 	"PRAGMA user_version = 1;";
 
 /*
- * Rows get what they had not: nothing is written to the old ones but `open` of those that are not closed. An action's
- * `format` says how its digest was made. Rows beside the actions are chained as those are.
+ * Rows get what they had not: nothing is written to the old ones but `open` of those that are not closed. `format` says
+ * how digests and hashes were made. Rows beside the actions are chained as those are.
  */
 static const char schema_2[] =
 	"ALTER TABLE action ADD COLUMN format INTEGER NOT NULL DEFAULT 1;"
@@ -46,6 +46,7 @@ static const char schema_2[] =
 	"DROP INDEX action_open;"
 	"CREATE INDEX action_open ON action (open, id) WHERE open > 0;"
 	"ALTER TABLE event ADD COLUMN noun INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE event ADD COLUMN format INTEGER NOT NULL DEFAULT 1;"
 	"CREATE TABLE permit (id INTEGER PRIMARY KEY, sequence INTEGER NOT NULL, name TEXT NOT NULL UNIQUE,"
 	" kind TEXT NOT NULL, fingerprint BLOB, state INTEGER NOT NULL, epoch INTEGER NOT NULL,"
 	" expires_at_ms INTEGER NOT NULL, action INTEGER NOT NULL, note BLOB,"

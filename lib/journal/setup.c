@@ -343,11 +343,11 @@ static int32_t load_head(orch_journal *journal, orch_error **reterr)
 	struct event_row head, previous, again;
 	chain_genesis(journal->id, journal->head);
 	journal->sequence = 0;
-	int32_t r = store_event_at(journal, UINT64_MAX, &head, reterr);
+	int32_t r = event_at(journal, UINT64_MAX, &head, reterr);
 	if (r < 0)
 		return r == ORCH_ENOENT ? 0 : r;
 	if (head.sequence > 1) {
-		r = store_event_at(journal, head.sequence - 1, &previous, reterr);
+		r = event_at(journal, head.sequence - 1, &previous, reterr);
 		if (r < 0 && r != ORCH_ENOENT)
 			return r;
 		if (r == 0)

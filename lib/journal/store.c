@@ -6,7 +6,6 @@
 
 #include "journal-private.h"
 
-#define EVENT_COLUMNS "sequence, at_ms, generation, action, attempt, state, digest, hash, noun"
 #define ACTION_QUERY                                                                               \
 	"SELECT a.id, a.sequence, a.kind, a.key, a.policy, a.fingerprint, a.state, a.attempt,"     \
 	" a.generation, a.created_at_ms, a.updated_at_ms, a.request_length, a.request_digest,"     \
@@ -26,10 +25,6 @@ static const char *const statement_sql[STATEMENT_COUNT] = {
 	[STATEMENT_BEGIN] = "BEGIN IMMEDIATE",
 	[STATEMENT_COMMIT] = "COMMIT",
 	[STATEMENT_ROLLBACK] = "ROLLBACK",
-	[STATEMENT_HEAD] = "SELECT " EVENT_COLUMNS " FROM event ORDER BY sequence DESC LIMIT 1",
-	[STATEMENT_EVENT_AT] = "SELECT " EVENT_COLUMNS " FROM event WHERE sequence = ?1",
-	[STATEMENT_ADD_EVENT] =
-		"INSERT INTO event (" EVENT_COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
 	[STATEMENT_ADD_INSTANCE] =
 		"INSERT INTO instance (generation, instance_id, boot_id, host, pid,"
 		" opened_at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
@@ -209,32 +204,42 @@ int store_finalize(sqlite3_stmt *statement, int result)
 /* --- transactions
  * ------------------------------------------------------------------------------------- */
 
-/*
- * Somebody may take the files away beneath us: then SQLite goes on writing to what has no name, and
- * a lock file that was replaced keeps nobody out.
- */
-static int32_t check_files(orch_journal *journal, orch_error **reterr)
+static int32_t check_file(orch_journal *journal, const char *path, const struct file_identity *identity,
+			  orch_error **reterr)
 {
-	const char *gone = NULL;
-	if (!file_identity_holds(journal->lock.path, &journal->lock.identity))
-		gone = journal->lock.path;
-	else if (!file_identity_holds(journal->path, &journal->file))
-		gone = journal->path;
-	else if (journal->wal_known && !file_identity_holds(journal->wal_path, &journal->wal))
-		gone = journal->wal_path;
-	if (!gone)
+	if (file_identity_holds(path, identity))
 		return 0;
 	store_poison(journal, "its files were removed or replaced while it was open");
 	return orch_fail(
 		reterr, ORCH_EPOISONED, 0, "files",
 		"%s was removed or replaced while the journal was open: what is written now "
 		"would be lost, or another coordinator has taken over",
-		gone);
+		path);
+}
+
+/*
+ * Somebody may take the files away beneath us: then SQLite goes on writing to what has no name, and
+ * a lock file that was replaced keeps nobody out. The lock is looked at before anything is written, for another
+ * coordinator may have the file; all of them before the commit counts.
+ */
+static int32_t check_lock(orch_journal *journal, orch_error **reterr)
+{
+	return check_file(journal, journal->lock.path, &journal->lock.identity, reterr);
+}
+
+static int32_t check_files(orch_journal *journal, orch_error **reterr)
+{
+	int32_t r = check_lock(journal, reterr);
+	if (r == 0)
+		r = check_file(journal, journal->path, &journal->file, reterr);
+	if (r == 0 && journal->wal_known)
+		r = check_file(journal, journal->wal_path, &journal->wal, reterr);
+	return r;
 }
 
 int32_t store_begin(orch_journal *journal, orch_error **reterr)
 {
-	int32_t r = check_files(journal, reterr);
+	int32_t r = check_lock(journal, reterr);
 	if (r < 0)
 		return r;
 	journal->draft = journal->sequence;
@@ -283,6 +288,7 @@ void store_lock_to_write(orch_journal *journal)
 
 void store_abort(orch_journal *journal)
 {
+	journal->events_waiting = 0;
 	if (!journal->db || sqlite3_get_autocommit(journal->db))
 		return;
 	sqlite3_stmt *statement;
@@ -312,7 +318,9 @@ int32_t store_commit(orch_journal *journal, orch_error **reterr)
 		return 0;
 	}
 	sqlite3_stmt *statement;
-	int32_t r = store_statement(journal, STATEMENT_COMMIT, &statement, reterr);
+	int32_t r = event_flush(journal, reterr);
+	if (r == 0)
+		r = store_statement(journal, STATEMENT_COMMIT, &statement, reterr);
 	if (r < 0) {
 		store_abort(journal);
 		return r;
@@ -471,29 +479,6 @@ int32_t store_put_action(orch_journal *journal, struct action_row *row,
 	return r;
 }
 
-int32_t store_put_event(orch_journal *journal, const struct event_row *event, orch_error **reterr)
-{
-	sqlite3_stmt *statement;
-	int32_t r = store_statement(journal, STATEMENT_ADD_EVENT, &statement, reterr);
-	if (r < 0)
-		return r;
-	store_bind_number(statement, 1, event->sequence);
-	store_bind_number(statement, 2, (uint64_t)event->at_ms);
-	store_bind_number(statement, 3, event->generation);
-	store_bind_number(statement, 4, event->subject);
-	store_bind_number(statement, 5, event->attempt);
-	store_bind_number(statement, 6, event->state);
-	store_bind_blob(statement, 7, event->digest, DIGEST_SIZE);
-	store_bind_blob(statement, 8, event->hash, DIGEST_SIZE);
-	store_bind_number(statement, 9, event->noun);
-	int result = store_run(statement);
-	if (result != SQLITE_OK)
-		return store_write_failed(journal, result, "event", reterr);
-	journal->draft = event->sequence;
-	memcpy(journal->draft_head, event->hash, DIGEST_SIZE);
-	return 0;
-}
-
 int32_t store_put_instance(orch_journal *journal, const struct instance_row *instance,
 			   orch_error **reterr)
 {
@@ -625,51 +610,6 @@ int32_t store_action_by_id(orch_journal *journal, uint64_t id, struct action_row
 		return r;
 	store_bind_number(statement, 1, id);
 	return find_action(journal, statement, ret_row, reterr);
-}
-
-bool event_row_load(sqlite3_stmt *statement, struct event_row *event)
-{
-	event->sequence = (uint64_t)sqlite3_column_int64(statement, 0);
-	event->at_ms = sqlite3_column_int64(statement, 1);
-	event->generation = (uint64_t)sqlite3_column_int64(statement, 2);
-	event->subject = (uint64_t)sqlite3_column_int64(statement, 3);
-	event->attempt = (uint32_t)sqlite3_column_int64(statement, 4);
-	event->state = (uint32_t)sqlite3_column_int64(statement, 5);
-	event->noun = (enum noun)sqlite3_column_int64(statement, 8);
-	const void *digest = sqlite3_column_blob(statement, 6);
-	const void *hash = sqlite3_column_blob(statement, 7);
-	if (sqlite3_column_bytes(statement, 6) != DIGEST_SIZE ||
-	    sqlite3_column_bytes(statement, 7) != DIGEST_SIZE || !digest || !hash)
-		return false;
-	memcpy(event->digest, digest, DIGEST_SIZE);
-	memcpy(event->hash, hash, DIGEST_SIZE);
-	return true;
-}
-
-int32_t store_event_at(orch_journal *journal, uint64_t sequence, struct event_row *ret_event,
-		       orch_error **reterr)
-{
-	sqlite3_stmt *statement;
-	int32_t r = store_statement(journal,
-				    sequence == UINT64_MAX ? STATEMENT_HEAD : STATEMENT_EVENT_AT,
-				    &statement, reterr);
-	if (r < 0)
-		return r;
-	if (sequence != UINT64_MAX)
-		store_bind_number(statement, 1, sequence);
-	int result = sqlite3_step(statement);
-	if (result == SQLITE_DONE)
-		r = ORCH_ENOENT;
-	else if (result != SQLITE_ROW)
-		r = store_fail(journal, result, "event", reterr);
-	else if (!event_row_load(statement, ret_event))
-		r = sqlite3_errcode(journal->db) == SQLITE_NOMEM
-			    ? orch_fail_memory(reterr)
-			    : orch_fail(reterr, ORCH_ECORRUPT, 0, "event",
-					"%s: record %llu is damaged", journal->path,
-					(unsigned long long)sqlite3_column_int64(statement, 0));
-	sqlite3_reset(statement);
-	return r;
 }
 
 int32_t store_ids(orch_journal *journal, enum statement which, const char *kind_prefix,

@@ -127,22 +127,21 @@ int32_t timer_by_id(orch_journal *journal, uint64_t id, struct timer_row *ret_ro
 
 static void row_digest(const struct timer_row *row, unsigned char digest[DIGEST_SIZE])
 {
-	crypto_hash_sha256_state state;
-	crypto_hash_sha256_init(&state);
-	chain_hash_text(&state, "timer");
-	chain_hash_number(&state, row->id);
-	chain_hash_number(&state, row->sequence);
-	chain_hash_text(&state, row->name);
-	chain_hash_number(&state, row->state);
-	chain_hash_number(&state, row->round);
-	chain_hash_number(&state, (uint64_t)row->due_at_ms);
-	chain_hash_number(&state, (uint64_t)row->delay_ms);
-	chain_hash_text(&state, row->boot_id);
-	chain_hash_number(&state, (uint64_t)row->boot_due_ms);
-	chain_hash_bytes(&state, row->payload, row->payload_length);
-	chain_hash_number(&state, (uint64_t)row->created_at_ms);
-	chain_hash_number(&state, (uint64_t)row->updated_at_ms);
-	crypto_hash_sha256_final(&state, digest);
+	struct field_hash hash;
+	hash_start(&hash, JOURNAL_FORMAT, "timer");
+	hash_number(&hash, row->id);
+	hash_number(&hash, row->sequence);
+	hash_text(&hash, row->name);
+	hash_number(&hash, row->state);
+	hash_number(&hash, row->round);
+	hash_number(&hash, (uint64_t)row->due_at_ms);
+	hash_number(&hash, (uint64_t)row->delay_ms);
+	hash_text(&hash, row->boot_id);
+	hash_number(&hash, (uint64_t)row->boot_due_ms);
+	hash_bytes(&hash, row->payload, row->payload_length);
+	hash_number(&hash, (uint64_t)row->created_at_ms);
+	hash_number(&hash, (uint64_t)row->updated_at_ms);
+	hash_end(&hash, digest);
 }
 
 int32_t timer_digest(orch_journal *journal, uint64_t id, uint64_t *ret_sequence,

@@ -64,7 +64,7 @@ static int32_t check_instance(orch_journal *journal, const struct event_row *eve
 	sqlite3_reset(statement);
 	if (could_not_read(result))
 		return store_fail(journal, result, "verify", reterr);
-	chain_instance_digest(&instance, digest);
+	chain_instance_digest(&instance, event->format, digest);
 	if (!fits || memcmp(digest, event->digest, DIGEST_SIZE) != 0)
 		return misfit(journal, event->sequence, "its generation's row is another", reterr);
 	walk->instances++;
@@ -109,8 +109,8 @@ static int32_t check_action(orch_journal *journal, const struct event_row *event
 	uint32_t kept = (row.request.kept ? STORED_REQUEST : 0) |
 			(row.result.kept ? STORED_RESULT : 0);
 	bool fits = memcmp(digest, event->digest, DIGEST_SIZE) == 0 && row.state == event->state &&
-		    row.format >= 1 && row.format <= JOURNAL_SCHEMA && indexed &&
-		    (row.format == 1 || (row.stored & (STORED_REQUEST | STORED_RESULT)) == kept) &&
+		    row.format == event->format && indexed &&
+		    (row.format == FORMAT_1 || (row.stored & (STORED_REQUEST | STORED_RESULT)) == kept) &&
 		    row.attempt == event->attempt && row.generation == event->generation &&
 		    payload_fits(&row.request) && payload_fits(&row.result);
 	walk->rows[NOUN_ACTION]++;
@@ -167,7 +167,7 @@ static int32_t check_events(orch_journal *journal, struct walk *walk, orch_error
 	chain_genesis(journal->id, walk->hash);
 	for (uint64_t sequence = 1; sequence <= journal->sequence; sequence++) {
 		orch_error *error = NULL;
-		int32_t r = store_event_at(journal, sequence, &event, &error);
+		int32_t r = event_at(journal, sequence, &event, &error);
 		if (r == ORCH_ECORRUPT || r == ORCH_ENOENT) {
 			orch_error_free(error);
 			return misfit(journal, sequence, "it is missing or damaged", reterr);

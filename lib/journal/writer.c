@@ -54,12 +54,13 @@ static void forget_answers(struct ticket *tickets)
  * A request that was refused before it changed anything leaves the transaction to the others. What is short of memory
  * or disk may have lost all of it.
  */
-static bool refused_cleanly(orch_journal *journal, const struct ticket *ticket, int64_t changes)
+static bool refused_cleanly(orch_journal *journal, const struct ticket *ticket, int64_t changes, uint64_t draft)
 {
 	return ticket->code != ORCH_ENOMEM &&
 	       !(ticket->code == ORCH_ENOSPC && ticket->request->completes) &&
 	       !sqlite3_get_autocommit(journal->db) &&
-	       sqlite3_total_changes64(journal->db) == changes && !journal->poisoned;
+	       sqlite3_total_changes64(journal->db) == changes && journal->draft == draft &&
+	       !journal->poisoned;
 }
 
 static bool write_each(orch_journal *journal, struct ticket *tickets)
@@ -68,7 +69,7 @@ static bool write_each(orch_journal *journal, struct ticket *tickets)
 		int64_t changes = sqlite3_total_changes64(journal->db);
 		uint64_t before = journal->draft;
 		ticket->code = ticket->request->write(journal, ticket->request, &ticket->error);
-		if (ticket->code < 0 && !refused_cleanly(journal, ticket, changes))
+		if (ticket->code < 0 && !refused_cleanly(journal, ticket, changes, before))
 			return false;
 		if (ticket->code == 0 && journal->draft > before)
 			ticket->last = journal->draft;

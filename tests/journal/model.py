@@ -58,7 +58,7 @@ class Row:
     pruned: bool = False
     decision: Optional[Tuple[str, str, int]] = None  # what, by whom, when
     fingerprint: Any = None
-    cut: bool = False  # the result was over the limit: its digest is all there ever was
+    cut: bool = False  # of the result only the digest is there: it was over the limit, or pruned
     permit: str = ""
     version: int = 0  # how many records it has: a state that comes back is not the one that was looked up
 
@@ -326,8 +326,8 @@ class Model:
     def prune(self, closed_before_ms: int) -> Tuple[int, int]:
         """Payloads of what is closed long enough. How many actions, and how many bytes."""
         rows = [row for row in self.rows.values() if self.is_closed(row) and row.updated_at_ms < closed_before_ms
-                and not row.pruned and (row.request or row.result and not row.cut)]
-        size = sum(len(row.request or b"") + (0 if row.cut else len(row.result or b"")) for row in rows)
+                and self.kept(row)]
+        size = sum(self.kept(row) for row in rows)
         for at in range(0, len(rows), PRUNED_AT_ONCE):
             for row in rows[at:at + PRUNED_AT_ONCE]:
                 self.rows[row.key] = self.without_payloads(row)
@@ -335,12 +335,17 @@ class Model:
             self.commits.append(self.snapshot())
         return len(rows), size
 
+    def kept(self, row: Row) -> int:
+        """How many bytes. One that was pruned may have got a result since: a restore opens it again."""
+        return (0 if row.pruned else len(row.request or b"")) + (0 if row.cut else len(row.result or b""))
+
     def is_closed(self, row: Row) -> bool:
         return row.state in ("CONFIRMED", "FAILED", "ABANDONED")
 
     def without_payloads(self, row: Row) -> Row:
         result = row.result if row.cut or not row.result else digest(row.result)
-        return replace(row, request=digest(row.request) if row.request else None, result=result, pruned=True,
+        request = digest(row.request) if row.request and not row.pruned else row.request
+        return replace(row, request=request, result=result, cut=bool(result), pruned=True,
                        generation=self.generation, version=row.version + 1)
 
     # --- recovery --------------------------------------------------------------------------------------------------
