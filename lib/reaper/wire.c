@@ -49,8 +49,8 @@ void wire_encode(const struct wire_message *message, uint32_t fd_count,
 	to = put(to, WIRE_MAGIC, 4);
 	to = put(to, WIRE_VERSION, 2);
 	to = put(to, message->type, 2);
-	to = put(to, message->flags, 2);
-	to = put(to, fd_count, 2);
+	to = put(to, message->flags, 4);
+	to = put(to, fd_count, 4);
 	to = put(to, message->scope, 4);
 	to = put(to, message->subject, 4);
 	to = put(to, (uint32_t)message->code, 4);
@@ -74,8 +74,8 @@ int wire_decode(const uint8_t *frame, size_t length, uint32_t fd_count,
 		return -EPROTO;
 	memset(message, 0, sizeof(*message));
 	message->type = (uint16_t)get(&from, 2);
-	message->flags = (uint16_t)get(&from, 2);
-	uint32_t declared = (uint32_t)get(&from, 2);
+	message->flags = (uint32_t)get(&from, 4);
+	uint32_t declared = (uint32_t)get(&from, 4);
 	if (fd_count == WIRE_ANY_FDS)
 		fd_count = declared;
 	if (declared != fd_count || message->type == 0 || message->type >= WIRE_TYPES)

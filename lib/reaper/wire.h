@@ -14,13 +14,13 @@
 #include <stdint.h>
 
 /* Raised with every change of a frame or of a message's meaning. */
-#define WIRE_VERSION 2u
+#define WIRE_VERSION 3u
 
 #define WIRE_FDS_MAX 4
 #define WIRE_STEP_MAX 64
 #define WIRE_TEXT_MAX 1024
-#define WIRE_NUMBERS 5
-#define WIRE_FRAME_SIZE (32u + 8u * WIRE_NUMBERS + WIRE_STEP_MAX + WIRE_TEXT_MAX)
+#define WIRE_NUMBERS 8
+#define WIRE_FRAME_SIZE (36u + 8u * WIRE_NUMBERS + WIRE_STEP_MAX + WIRE_TEXT_MAX)
 
 /* argv, envp and cwd together, with their terminating NULs. */
 #define WIRE_STRINGS_MAX (1024u * 1024u)
@@ -101,7 +101,7 @@ enum wire_type {
 
 struct wire_message {
 	uint16_t type;
-	uint16_t flags;
+	uint32_t flags;
 	uint32_t scope;
 	uint32_t subject;
 	int32_t code;

@@ -157,7 +157,7 @@ int program_main(int argc, char **argv)
 	struct wire_packet request = wire_packet(WIRE_SPAWN, 0, 0);
 	request.message.number[0] = values[ARG_ARGC];
 	request.message.number[1] = values[ARG_ENVC];
-	request.message.flags = (uint16_t)values[ARG_FLAGS];
+	request.message.flags = (uint32_t)values[ARG_FLAGS];
 	request.fds[0] = STRINGS_FD;
 	for (int i = 0; i < 3; i++)
 		request.fds[1 + i] = i;

@@ -63,7 +63,7 @@ struct scope {
 	int64_t requested_ms;
 	int64_t last_death_us; /* 0: not yet */
 	uint32_t alive;
-	uint16_t proof; /* WIRE_DEATH_* */
+	uint32_t proof; /* WIRE_DEATH_* */
 };
 
 struct common_ground {

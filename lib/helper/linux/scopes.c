@@ -12,62 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <orch/scope.h>
-
-#include "../../reaper/linux/census.h"
-#include "linux.h"
+#include "scope.h"
 
 #define QUEUE_MAX 256
-#define SURVIVORS_MAX 64
-#define DEFAULT_DEADLINE_MS 10000
-/* Between looks at a cgroup that is not empty yet: cgroup.events by POLLPRI is throttled to 10 ms
- * and more. */
-#define LOOK_US 1000
-#define LINGER_LOOK_US 100000
-
-enum scope_state {
-	SETTING_UP, /* the set-up process or init works; no program runs */
-	STANDING,
-	TERMINATING, /* SIGTERM was sent; grace runs */
-	KILLING,     /* SIGKILL was sent; waits for the proof */
-	LINGERING,   /* certified as not dead; removed when it is */
-};
-
-struct scope {
-	struct scope *next;
-	uint32_t id;
-	char name[WIRE_STEP_MAX];
-	enum scope_state state;
-	struct setup_page *page;
-
-	pid_t setup_pid; /* valid while setup_fd >= 0 */
-	int setup_fd;
-	pid_t init_pid; /* 0: not known */
-	int init_fd;	/* pidfd; -1 also after it was reaped */
-	bool init_reaped;
-	int control_fd;
-	struct wire_queue to_init;
-	uint64_t pidns_inode;
-
-	int cgroup_fd; /* -1: none, or removed */
-	bool has_cgroup;
-	bool failed; /* SCOPE_FAILED was sent */
-
-	uint32_t leader;
-	bool has_leader;
-
-	int64_t due_us;	       /* set-up deadline, end of grace, or next look */
-	int64_t deadline_us;   /* of the certificate */
-	int64_t requested_us;  /* CLOCK_MONOTONIC */
-	int64_t requested_ms;  /* CLOCK_REALTIME */
-	int64_t last_death_us; /* CLOCK_MONOTONIC; 0: not yet */
-	uint32_t alive;
-	uint16_t proof; /* WIRE_DEATH_* */
-};
-
-struct common_ground {
-	struct cgroup_base cgroups;
-};
 
 /* --- the whole ------------------------------------------------------------------------- */
 
@@ -90,322 +37,6 @@ int host_watch_open(struct helper *helper, struct wire_packet *hello)
 	helper->host_watch = hello->fds[0];
 	hello->fd_count = 0;
 	return 0;
-}
-
-/* --- small things ---------------------------------------------------------------------- */
-
-static struct scope *scope_find(const struct helper *helper, uint32_t id)
-{
-	for (struct scope *scope = helper->scopes; scope; scope = scope->next)
-		if (scope->id == id)
-			return scope;
-	return NULL;
-}
-
-/* Without a pidfd (none were left) the pid is as good: our child, and nobody else reaps it. */
-static bool kill_init(const struct scope *scope)
-{
-	if (scope->init_fd >= 0)
-		return pidfd_signal(scope->init_fd, SIGKILL) == 0;
-	return scope->init_pid && !scope->init_reaped && kill(scope->init_pid, SIGKILL) == 0;
-}
-
-/* Init is our child (CLONE_PARENT) and only we reap, so the pid can not be a stranger's. */
-static void adopt_init(struct scope *scope)
-{
-	if (scope->init_pid || !scope->page || !scope->page->init_pid)
-		return;
-	scope->init_pid = scope->page->init_pid;
-	scope->init_fd = pidfd_open_(scope->init_pid);
-	if (scope->state >= KILLING)
-		kill_init(scope);
-}
-
-static void unmap_page(struct scope *scope)
-{
-	if (scope->page)
-		munmap(scope->page, sizeof(*scope->page));
-	scope->page = NULL;
-}
-
-static void scope_free(struct helper *helper, struct scope *scope)
-{
-	struct scope **link = &helper->scopes;
-	while (*link != scope)
-		link = &(*link)->next;
-	*link = scope->next;
-	close_fd(&scope->setup_fd);
-	close_fd(&scope->init_fd);
-	close_fd(&scope->control_fd);
-	close_fd(&scope->cgroup_fd);
-	wire_queue_clear(&scope->to_init);
-	unmap_page(scope);
-	free(scope);
-}
-
-/* --- the end of a scope ---------------------------------------------------------------- */
-
-static void strike(struct scope *scope)
-{
-	adopt_init(scope);
-	if (scope->setup_fd >= 0)
-		pidfd_signal(scope->setup_fd, SIGKILL);
-	if (kill_init(scope))
-		scope->proof |= WIRE_DEATH_INIT_KILLED;
-	if (scope->cgroup_fd >= 0 && leaf_kill(scope->cgroup_fd) == 0)
-		scope->proof |= WIRE_DEATH_CGROUP_KILL;
-}
-
-static void kill_scope(struct scope *scope)
-{
-	strike(scope);
-	scope->state = KILLING;
-	scope->due_us = now_us() + LOOK_US;
-}
-
-/* Starts the end: requested by the host, or by what happened. */
-static void begin_end(struct scope *scope, int64_t grace_ms, int64_t deadline_us,
-		      int64_t requested_us, int64_t requested_ms)
-{
-	bool first = scope->state == SETTING_UP || scope->state == STANDING;
-	int64_t now = now_us();
-	if (first) {
-		struct census census;
-		if (scope->state == SETTING_UP)
-			scope->proof |= WIRE_DEATH_NEVER_STOOD;
-		else {
-			census_take(&census, scope->pidns_inode, scope->cgroup_fd, scope->init_pid,
-				    0);
-			scope->alive = census.count;
-			census_free(&census);
-		}
-		scope->requested_us = requested_us;
-		scope->requested_ms = requested_ms;
-		scope->deadline_us = deadline_us;
-	} else if (deadline_us < scope->deadline_us) {
-		scope->deadline_us = deadline_us;
-	}
-	if (scope->state == STANDING && grace_ms > 0) {
-		struct wire_packet packet = wire_packet(WIRE_TERMINATE, 0, 0);
-		wire_queue_add(&scope->to_init, &packet);
-		scope->proof |= WIRE_DEATH_TERMINATED;
-		scope->state = TERMINATING;
-		scope->due_us = now + grace_ms * 1000;
-	} else if (scope->state == TERMINATING && now + grace_ms * 1000 < scope->due_us) {
-		scope->due_us = now + grace_ms * 1000;
-	} else if (scope->state == SETTING_UP || scope->state == STANDING) {
-		kill_scope(scope);
-	}
-}
-
-static void end_unrequested(struct scope *scope)
-{
-	int64_t now = now_us();
-	begin_end(scope, 0, now + DEFAULT_DEADLINE_MS * 1000LL, now, realtime_ms());
-}
-
-static void scope_fail(struct helper *helper, struct scope *scope, const struct setup_error *error)
-{
-	if (scope->failed || scope->state != SETTING_UP)
-		return;
-	scope->failed = true;
-	answer_failure(helper, WIRE_SCOPE_FAILED, scope->id, 0, error);
-	end_unrequested(scope);
-}
-
-static void send_death(struct helper *helper, struct scope *scope, uint32_t verdict,
-		       const char *reason)
-{
-	struct wire_packet packet = wire_packet(WIRE_DEATH, scope->id, 0);
-	int64_t now = now_us(), last_death = -1;
-	/* An end that nobody requested begins with the death. */
-	if (scope->last_death_us)
-		last_death = scope->last_death_us > scope->requested_us
-				 ? scope->last_death_us - scope->requested_us
-				 : 0;
-	packet.message.value = (int32_t)verdict;
-	packet.message.flags = scope->proof;
-	packet.message.number[0] = (uint64_t)last_death;
-	packet.message.number[1] = (uint64_t)(now - scope->requested_us);
-	packet.message.number[2] = scope->alive;
-	packet.message.number[3] = (uint64_t)scope->requested_ms;
-	packet.message.number[4] = scope->pidns_inode;
-	wire_copy(packet.message.text, WIRE_TEXT_MAX, reason);
-	host_send(helper, &packet);
-}
-
-/* True when the proof is complete. */
-static bool scope_is_dead(struct helper *helper, struct scope *scope)
-{
-	if (scope->setup_fd >= 0)
-		return false;
-	adopt_init(scope);
-	if (scope->init_pid && !scope->init_reaped)
-		return false;
-	if (scope->init_reaped)
-		scope->proof |= WIRE_DEATH_INIT_REAPED;
-	if (scope->cgroup_fd < 0)
-		return true;
-	int populated = leaf_populated(scope->cgroup_fd);
-	if (populated > 0) {
-		/* A fork may have raced the first kill (before kernel commit b69bb476dee9). */
-		leaf_kill(scope->cgroup_fd);
-		return false;
-	}
-	if (populated == 0)
-		scope->proof |= WIRE_DEATH_CGROUP_EMPTY;
-	int error = cgroup_leaf_remove(&helper->ground->cgroups, scope->name);
-	if (error == -EBUSY && now_us() < scope->deadline_us)
-		return false;
-	if (error == 0)
-		scope->proof |= WIRE_DEATH_CGROUP_GONE;
-	close_fd(&scope->cgroup_fd);
-	return true;
-}
-
-/* The deadline passed without a proof: say who is left. */
-static void certify_alive(struct helper *helper, struct scope *scope)
-{
-	struct census census;
-	uint32_t living = 0;
-	/* A namespace whose init was reaped is gone, and its number may be another's by now. */
-	census_take(&census, scope->init_reaped ? 0 : scope->pidns_inode, scope->cgroup_fd, 0,
-		    SURVIVORS_MAX);
-	/* In set-up there is no namespace to look into: what is left is one of these two. */
-	struct census_entry own[2];
-	uint32_t own_count = 0;
-	if (scope->setup_fd >= 0 && census_describe(scope->setup_pid, &own[own_count]))
-		own_count++;
-	if (scope->init_fd >= 0 && census_describe(scope->init_pid, &own[own_count]))
-		own_count++;
-	struct census extra = {.entries = own, .count = own_count, .stored = own_count};
-	for (uint32_t i = 0; i < census.stored; i++) {
-		/* An init that waits in its exit for others runs no program any more. */
-		living +=
-		    census.entries[i].state[0] != 'Z' && census.entries[i].pid != scope->init_pid;
-		for (uint32_t j = 0; j < extra.stored; j++)
-			if (extra.entries[j].pid == census.entries[i].pid)
-				extra.entries[j--] = extra.entries[--extra.stored];
-	}
-	for (uint32_t i = 0; i < extra.stored; i++)
-		living += extra.entries[i].state[0] != 'Z';
-	bool zombies_only = census.stored && living == 0;
-	answer_survivors(helper, scope->id, &census);
-	answer_survivors(helper, scope->id, &extra);
-	if (zombies_only)
-		send_death(helper, scope, ORCH_DEATH_DEAD_UNREAPED, "");
-	else if (census.count || extra.stored)
-		send_death(helper, scope, ORCH_DEATH_SURVIVORS, "");
-	else
-		send_death(
-		    helper, scope, ORCH_DEATH_UNVERIFIABLE,
-		    "no proof by the deadline, and no member of the scope can be seen in /proc");
-	census_free(&census);
-	scope->state = LINGERING;
-	scope->due_us = now_us() + LINGER_LOOK_US;
-}
-
-/* --- what init and the set-up process say ---------------------------------------------- */
-
-static void scope_up(struct helper *helper, struct scope *scope, struct wire_packet *ready)
-{
-	char path[64];
-	struct stat status;
-	adopt_init(scope);
-	scope->pidns_inode = ready->message.number[0];
-	snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)scope->init_pid);
-	/* Init is not dumpable, so an ordinary user's helper has only its word. */
-	if (stat(path, &status) == 0)
-		scope->pidns_inode = status.st_ino;
-	unmap_page(scope);
-	if (scope->state != SETTING_UP)
-		return;
-
-	struct wire_packet packet = wire_packet(WIRE_SCOPE_UP, scope->id, 0);
-	int init_fd = fcntl(scope->init_fd, F_DUPFD_CLOEXEC, 3);
-	if (init_fd < 0) {
-		struct setup_error error;
-		setup_fail(&error, ORCH_ESYS, errno, "pidfd", "the scope's init has no pidfd");
-		scope_fail(helper, scope, &error);
-		return;
-	}
-	packet.message.value = scope->init_pid;
-	packet.message.number[0] = scope->has_cgroup ? ORCH_RUNG_CGROUP_PIDNS : ORCH_RUNG_PIDNS;
-	packet.message.number[1] = scope->pidns_inode;
-	if (scope->has_cgroup)
-		snprintf(packet.message.text, WIRE_TEXT_MAX, "%s/%.30s", helper->ground->cgroups.path,
-			 scope->name);
-	packet.fds[packet.fd_count++] = init_fd;
-	if (ready->fd_count) {
-		packet.message.flags = WIRE_LISTENER;
-		packet.fds[packet.fd_count++] = ready->fds[0];
-		ready->fd_count = 0;
-	}
-	scope->state = STANDING;
-	host_send(helper, &packet);
-}
-
-static void scope_hear(struct helper *helper, struct scope *scope, struct wire_packet *packet)
-{
-	struct setup_error error;
-	packet->message.scope = scope->id;
-	switch (packet->message.type) {
-	case WIRE_READY:
-		scope_up(helper, scope, packet);
-		break;
-	case WIRE_SETUP_FAILED:
-		setup_fail(&error, packet->message.code, packet->message.os_errno,
-			   packet->message.step, "%s", packet->message.text);
-		scope_fail(helper, scope, &error);
-		break;
-	case WIRE_EMPTY:
-		if (scope->state == TERMINATING)
-			kill_scope(scope);
-		break;
-	case WIRE_EXITED:
-		host_send(helper, packet);
-		if (scope->has_leader && scope->leader == packet->message.subject &&
-		    scope->state == STANDING)
-			end_unrequested(scope);
-		break;
-	case WIRE_FAILED:
-		if (scope->has_leader && scope->leader == packet->message.subject)
-			scope->has_leader = false;
-		host_send(helper, packet);
-		break;
-	case WIRE_STARTED:
-	case WIRE_CONNECTED:
-		host_send(helper, packet);
-		break;
-	default:
-		break;
-	}
-}
-
-/* True while there may be more: bounded, so that one talkative scope does not hold the others. */
-static bool scope_listen(struct helper *helper, struct scope *scope)
-{
-	for (int i = 0; i < 64 && scope->control_fd >= 0; i++) {
-		struct wire_packet packet;
-		int error = wire_receive(scope->control_fd, NULL, &packet);
-		if (error == -EAGAIN)
-			return false;
-		if (error == -EMFILE) {
-			struct setup_error failure;
-			setup_fail(&failure, ORCH_ESYS, EMFILE, "helper",
-				   "orch-reaper has no file descriptor left");
-			scope_fail(helper, scope, &failure);
-			continue;
-		}
-		if (error) {
-			close_fd(&scope->control_fd);
-			wire_queue_clear(&scope->to_init);
-			return false;
-		}
-		scope_hear(helper, scope, &packet);
-		wire_packet_close(&packet);
-	}
-	return scope->control_fd >= 0;
 }
 
 /* --- requests -------------------------------------------------------------------------- */
@@ -516,7 +147,7 @@ int scopes_request(struct helper *helper, struct wire_packet *packet)
 		return scope_new(helper, packet);
 	case WIRE_STOP:
 		if (scope)
-			begin_end(scope, (int64_t)packet->message.number[0],
+			scope_begin_end(scope, (int64_t)packet->message.number[0],
 				  (int64_t)packet->message.number[2] +
 				      (int64_t)packet->message.number[1] * 1000,
 				  (int64_t)packet->message.number[2],
@@ -612,7 +243,7 @@ static bool reap_init(struct scope *scope)
 static void setup_ended(struct helper *helper, struct scope *scope)
 {
 	struct setup_error error;
-	adopt_init(scope);
+	scope_adopt_init(scope);
 	if (scope->init_pid)
 		return;
 	scope_listen(helper, scope);
@@ -634,9 +265,9 @@ static void init_ended(struct helper *helper, struct scope *scope)
 		scope_fail(helper, scope, &error);
 	} else if (scope->state == STANDING) {
 		scope->proof |= WIRE_DEATH_SELF;
-		end_unrequested(scope);
+		scope_end_unrequested(scope);
 	} else if (scope->state == TERMINATING) {
-		kill_scope(scope);
+		scope_kill(scope);
 	}
 }
 
@@ -660,7 +291,7 @@ static void scope_step(struct helper *helper, struct scope *scope)
 		scope_fail(helper, scope, &error);
 	}
 	if (scope->state == TERMINATING && now >= scope->due_us)
-		kill_scope(scope);
+		scope_kill(scope);
 	if (scope->state != KILLING && scope->state != LINGERING)
 		return;
 	bool certified = scope->state == LINGERING;
@@ -668,12 +299,12 @@ static void scope_step(struct helper *helper, struct scope *scope)
 		if (!scope->last_death_us)
 			scope->last_death_us = now;
 		if (!certified)
-			send_death(helper, scope, ORCH_DEATH_DEAD, "");
+			scope_send_death(helper, scope, ORCH_DEATH_DEAD, "");
 		scope_free(helper, scope);
 		return;
 	}
 	if (!certified && now >= scope->deadline_us)
-		certify_alive(helper, scope);
+		scope_certify_alive(helper, scope);
 	else if (now >= scope->due_us)
 		scope->due_us = now + (certified ? LINGER_LOOK_US : LOOK_US);
 }
@@ -692,10 +323,10 @@ void scopes_kill_all(struct helper *helper)
 	/* All of them before anything is counted: nobody is there to be told, and the load goes on meanwhile. */
 	for (struct scope *scope = helper->scopes; scope; scope = scope->next)
 		if (scope->state < KILLING)
-			strike(scope);
+			scope_strike(scope);
 	for (struct scope *scope = helper->scopes; scope; scope = scope->next)
 		if (scope->state < KILLING) {
-			end_unrequested(scope);
-			kill_scope(scope);
+			scope_end_unrequested(scope);
+			scope_kill(scope);
 		}
 }

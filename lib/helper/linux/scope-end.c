@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+#include "../../reaper/linux/census.h"
+#include "scope.h"
+
+#define SURVIVORS_MAX 64
+
+void scope_strike(struct scope *scope)
+{
+	scope_adopt_init(scope);
+	if (scope->setup_fd >= 0)
+		pidfd_signal(scope->setup_fd, SIGKILL);
+	if (scope_kill_init(scope))
+		scope->proof |= WIRE_DEATH_INIT_KILLED;
+	if (scope->cgroup_fd >= 0 && leaf_kill(scope->cgroup_fd) == 0)
+		scope->proof |= WIRE_DEATH_CGROUP_KILL;
+}
+
+void scope_kill(struct scope *scope)
+{
+	scope_strike(scope);
+	scope->state = KILLING;
+	scope->due_us = now_us() + LOOK_US;
+}
+
+void scope_begin_end(struct scope *scope, int64_t grace_ms, int64_t deadline_us,
+		      int64_t requested_us, int64_t requested_ms)
+{
+	bool first = scope->state == SETTING_UP || scope->state == STANDING;
+	int64_t now = now_us();
+	if (first) {
+		struct census census;
+		if (scope->state == SETTING_UP)
+			scope->proof |= WIRE_DEATH_NEVER_STOOD;
+		else {
+			census_take(&census, scope->pidns_inode, scope->cgroup_fd, scope->init_pid,
+				    0);
+			scope->alive = census.count;
+			census_free(&census);
+		}
+		scope->requested_us = requested_us;
+		scope->requested_ms = requested_ms;
+		scope->deadline_us = deadline_us;
+	} else if (deadline_us < scope->deadline_us) {
+		scope->deadline_us = deadline_us;
+	}
+	if (scope->state == STANDING && grace_ms > 0) {
+		struct wire_packet packet = wire_packet(WIRE_TERMINATE, 0, 0);
+		wire_queue_add(&scope->to_init, &packet);
+		scope->proof |= WIRE_DEATH_TERMINATED;
+		scope->state = TERMINATING;
+		scope->due_us = now + grace_ms * 1000;
+	} else if (scope->state == TERMINATING && now + grace_ms * 1000 < scope->due_us) {
+		scope->due_us = now + grace_ms * 1000;
+	} else if (scope->state == SETTING_UP || scope->state == STANDING) {
+		scope_kill(scope);
+	}
+}
+
+void scope_end_unrequested(struct scope *scope)
+{
+	int64_t now = now_us();
+	scope_begin_end(scope, 0, now + DEFAULT_DEADLINE_MS * 1000LL, now, realtime_ms());
+}
+
+void scope_fail(struct helper *helper, struct scope *scope, const struct setup_error *error)
+{
+	if (scope->failed || scope->state != SETTING_UP)
+		return;
+	scope->failed = true;
+	answer_failure(helper, WIRE_SCOPE_FAILED, scope->id, 0, error);
+	scope_end_unrequested(scope);
+}
+
+void scope_send_death(struct helper *helper, struct scope *scope, uint32_t verdict,
+		       const char *reason)
+{
+	struct wire_packet packet = wire_packet(WIRE_DEATH, scope->id, 0);
+	int64_t now = now_us(), last_death = -1;
+	/* An end that nobody requested begins with the death. */
+	if (scope->last_death_us)
+		last_death = scope->last_death_us > scope->requested_us
+				 ? scope->last_death_us - scope->requested_us
+				 : 0;
+	packet.message.value = (int32_t)verdict;
+	packet.message.flags = scope->proof;
+	packet.message.number[0] = (uint64_t)last_death;
+	packet.message.number[1] = (uint64_t)(now - scope->requested_us);
+	packet.message.number[2] = scope->alive;
+	packet.message.number[3] = (uint64_t)scope->requested_ms;
+	packet.message.number[4] = scope->pidns_inode;
+	wire_copy(packet.message.text, WIRE_TEXT_MAX, reason);
+	host_send(helper, &packet);
+}
+
+bool scope_is_dead(struct helper *helper, struct scope *scope)
+{
+	if (scope->setup_fd >= 0)
+		return false;
+	scope_adopt_init(scope);
+	if (scope->init_pid && !scope->init_reaped)
+		return false;
+	if (scope->init_reaped)
+		scope->proof |= WIRE_DEATH_INIT_REAPED;
+	if (scope->cgroup_fd < 0)
+		return true;
+	int populated = leaf_populated(scope->cgroup_fd);
+	if (populated > 0) {
+		/* A fork may have raced the first kill (before kernel commit b69bb476dee9). */
+		leaf_kill(scope->cgroup_fd);
+		return false;
+	}
+	if (populated == 0)
+		scope->proof |= WIRE_DEATH_CGROUP_EMPTY;
+	int error = cgroup_leaf_remove(&helper->ground->cgroups, scope->name);
+	if (error == -EBUSY && now_us() < scope->deadline_us)
+		return false;
+	if (error == 0)
+		scope->proof |= WIRE_DEATH_CGROUP_GONE;
+	close_fd(&scope->cgroup_fd);
+	return true;
+}
+
+void scope_certify_alive(struct helper *helper, struct scope *scope)
+{
+	struct census census;
+	uint32_t living = 0;
+	/* A namespace whose init was reaped is gone, and its number may be another's by now. */
+	census_take(&census, scope->init_reaped ? 0 : scope->pidns_inode, scope->cgroup_fd, 0,
+		    SURVIVORS_MAX);
+	/* In set-up there is no namespace to look into: what is left is one of these two. */
+	struct census_entry own[2];
+	uint32_t own_count = 0;
+	if (scope->setup_fd >= 0 && census_describe(scope->setup_pid, &own[own_count]))
+		own_count++;
+	if (scope->init_fd >= 0 && census_describe(scope->init_pid, &own[own_count]))
+		own_count++;
+	struct census extra = {.entries = own, .count = own_count, .stored = own_count};
+	for (uint32_t i = 0; i < census.stored; i++) {
+		/* An init that waits in its exit for others runs no program any more. */
+		living +=
+		    census.entries[i].state[0] != 'Z' && census.entries[i].pid != scope->init_pid;
+		for (uint32_t j = 0; j < extra.stored; j++)
+			if (extra.entries[j].pid == census.entries[i].pid)
+				extra.entries[j--] = extra.entries[--extra.stored];
+	}
+	for (uint32_t i = 0; i < extra.stored; i++)
+		living += extra.entries[i].state[0] != 'Z';
+	bool zombies_only = census.stored && living == 0;
+	answer_survivors(helper, scope->id, &census);
+	answer_survivors(helper, scope->id, &extra);
+	if (zombies_only)
+		scope_send_death(helper, scope, ORCH_DEATH_DEAD_UNREAPED, "");
+	else if (census.count || extra.stored)
+		scope_send_death(helper, scope, ORCH_DEATH_SURVIVORS, "");
+	else
+		scope_send_death(
+		    helper, scope, ORCH_DEATH_UNVERIFIABLE,
+		    "no proof by the deadline, and no member of the scope can be seen in /proc");
+	census_free(&census);
+	scope->state = LINGERING;
+	scope->due_us = now_us() + LINGER_LOOK_US;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "scope.h"
+
+static void scope_up(struct helper *helper, struct scope *scope, struct wire_packet *ready)
+{
+	char path[64];
+	struct stat status;
+	scope_adopt_init(scope);
+	scope->pidns_inode = ready->message.number[0];
+	snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)scope->init_pid);
+	/* Init is not dumpable, so an ordinary user's helper has only its word. */
+	if (stat(path, &status) == 0)
+		scope->pidns_inode = status.st_ino;
+	scope_unmap_page(scope);
+	if (scope->state != SETTING_UP)
+		return;
+
+	struct wire_packet packet = wire_packet(WIRE_SCOPE_UP, scope->id, 0);
+	int init_fd = fcntl(scope->init_fd, F_DUPFD_CLOEXEC, 3);
+	if (init_fd < 0) {
+		struct setup_error error;
+		setup_fail(&error, ORCH_ESYS, errno, "pidfd", "the scope's init has no pidfd");
+		scope_fail(helper, scope, &error);
+		return;
+	}
+	packet.message.value = scope->init_pid;
+	packet.message.number[0] = scope->has_cgroup ? ORCH_RUNG_CGROUP_PIDNS : ORCH_RUNG_PIDNS;
+	packet.message.number[1] = scope->pidns_inode;
+	if (scope->has_cgroup)
+		snprintf(packet.message.text, WIRE_TEXT_MAX, "%s/%.30s", helper->ground->cgroups.path,
+			 scope->name);
+	packet.fds[packet.fd_count++] = init_fd;
+	if (ready->fd_count) {
+		packet.message.flags = WIRE_LISTENER;
+		packet.fds[packet.fd_count++] = ready->fds[0];
+		ready->fd_count = 0;
+	}
+	scope->state = STANDING;
+	host_send(helper, &packet);
+}
+
+static void scope_hear(struct helper *helper, struct scope *scope, struct wire_packet *packet)
+{
+	struct setup_error error;
+	packet->message.scope = scope->id;
+	switch (packet->message.type) {
+	case WIRE_READY:
+		scope_up(helper, scope, packet);
+		break;
+	case WIRE_SETUP_FAILED:
+		setup_fail(&error, packet->message.code, packet->message.os_errno,
+			   packet->message.step, "%s", packet->message.text);
+		scope_fail(helper, scope, &error);
+		break;
+	case WIRE_EMPTY:
+		if (scope->state == TERMINATING)
+			scope_kill(scope);
+		break;
+	case WIRE_EXITED:
+		host_send(helper, packet);
+		if (scope->has_leader && scope->leader == packet->message.subject &&
+		    scope->state == STANDING)
+			scope_end_unrequested(scope);
+		break;
+	case WIRE_FAILED:
+		if (scope->has_leader && scope->leader == packet->message.subject)
+			scope->has_leader = false;
+		host_send(helper, packet);
+		break;
+	case WIRE_STARTED:
+	case WIRE_CONNECTED:
+		host_send(helper, packet);
+		break;
+	default:
+		break;
+	}
+}
+
+bool scope_listen(struct helper *helper, struct scope *scope)
+{
+	for (int i = 0; i < 64 && scope->control_fd >= 0; i++) {
+		struct wire_packet packet;
+		int error = wire_receive(scope->control_fd, NULL, &packet);
+		if (error == -EAGAIN)
+			return false;
+		if (error == -EMFILE) {
+			struct setup_error failure;
+			setup_fail(&failure, ORCH_ESYS, EMFILE, "helper",
+				   "orch-reaper has no file descriptor left");
+			scope_fail(helper, scope, &failure);
+			continue;
+		}
+		if (error) {
+			close_fd(&scope->control_fd);
+			wire_queue_clear(&scope->to_init);
+			return false;
+		}
+		scope_hear(helper, scope, &packet);
+		wire_packet_close(&packet);
+	}
+	return scope->control_fd >= 0;
+}

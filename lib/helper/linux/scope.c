@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "scope.h"
+
+struct scope *scope_find(const struct helper *helper, uint32_t id)
+{
+	for (struct scope *scope = helper->scopes; scope; scope = scope->next)
+		if (scope->id == id)
+			return scope;
+	return NULL;
+}
+
+/* Without a pidfd (none were left) the pid is as good: our child, and nobody else reaps it. */
+bool scope_kill_init(const struct scope *scope)
+{
+	if (scope->init_fd >= 0)
+		return pidfd_signal(scope->init_fd, SIGKILL) == 0;
+	return scope->init_pid && !scope->init_reaped && kill(scope->init_pid, SIGKILL) == 0;
+}
+
+/* Init is our child (CLONE_PARENT) and only we reap, so the pid can not be a stranger's. */
+void scope_adopt_init(struct scope *scope)
+{
+	if (scope->init_pid || !scope->page || !scope->page->init_pid)
+		return;
+	scope->init_pid = scope->page->init_pid;
+	scope->init_fd = pidfd_open_(scope->init_pid);
+	if (scope->state >= KILLING)
+		scope_kill_init(scope);
+}
+
+void scope_unmap_page(struct scope *scope)
+{
+	if (scope->page)
+		munmap(scope->page, sizeof(*scope->page));
+	scope->page = NULL;
+}
+
+void scope_free(struct helper *helper, struct scope *scope)
+{
+	struct scope **link = &helper->scopes;
+	while (*link != scope)
+		link = &(*link)->next;
+	*link = scope->next;
+	close_fd(&scope->setup_fd);
+	close_fd(&scope->init_fd);
+	close_fd(&scope->control_fd);
+	close_fd(&scope->cgroup_fd);
+	wire_queue_clear(&scope->to_init);
+	scope_unmap_page(scope);
+	free(scope);
+}
