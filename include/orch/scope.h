@@ -34,7 +34,20 @@ struct orch_scope_opts {
 	const char *label;          /* for logs and certificates; copied; NULL: the scope's random name */
 	uint32_t least_rung;        /* 0: ORCH_RUNG_PIDNS */
 	uint32_t setup_timeout_ms;  /* namespaces, mounts; 0: 10000 */
+	uint32_t best_rung;         /* no better one is tried; 0: the best that there is */
+	uint32_t time_limit_ms;     /* of wall time from when it stands; then it is stopped; 0: none */
+	uint64_t memory_limit_bytes;/* of all its processes together, swap included; 0: none */
+	uint32_t process_limit;     /* processes and threads, zombies included; 0: see orch_scope_new() */
+	uint32_t cpu_limit_percent; /* of one processor: 150 is one and a half; 0: none */
+	uint32_t required_limits;   /* ORCH_LIMIT_*: those that have to be enforced, or nothing is started */
+	uint32_t reserved;
 };
+
+/* Bits of required_limits; one of them for orch_scope_limit(). */
+#define ORCH_LIMIT_MEMORY 1u
+#define ORCH_LIMIT_PROCESSES 2u
+#define ORCH_LIMIT_CPU 4u
+#define ORCH_LIMIT_TIME 8u
 
 ORCH_API void orch_scope_opts_init(struct orch_scope_opts *opts, uint32_t size);
 

@@ -520,6 +520,12 @@ static int32_t send_new(struct orch_scope *scope, const struct orch_scope_opts *
 	wire_copy(packet.message.step, WIRE_STEP_MAX, scope->name);
 	packet.message.value = (int32_t)opts->least_rung;
 	packet.message.number[0] = opts->setup_timeout_ms;
+	packet.message.number[2] = opts->best_rung;
+	packet.message.number[3] = opts->memory_limit_bytes;
+	packet.message.number[4] = opts->process_limit;
+	packet.message.number[5] = opts->cpu_limit_percent;
+	packet.message.number[6] = opts->time_limit_ms;
+	packet.message.number[7] = opts->required_limits;
 	if (confinement) {
 		packet.message.flags = WIRE_CONFINED;
 		packet.message.number[1] = confinement->host_uid;
@@ -530,6 +536,32 @@ static int32_t send_new(struct orch_scope *scope, const struct orch_scope_opts *
 		packet.fd_count = 1;
 	}
 	return reaper_send(scope->reaper, &packet, reterr);
+}
+
+/* And fills in what was left to be chosen. */
+static int32_t check_opts(struct orch_scope_opts *opts, orch_error **reterr)
+{
+	const uint32_t limits = ORCH_LIMIT_MEMORY | ORCH_LIMIT_PROCESSES | ORCH_LIMIT_CPU | ORCH_LIMIT_TIME;
+	if (opts->flags || opts->reserved)
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_scope_opts.flags and .reserved have to be 0");
+	if (opts->least_rung > ORCH_RUNG_CGROUP_PIDNS || opts->best_rung > ORCH_RUNG_CGROUP_PIDNS)
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_scope_opts.least_rung %u or .best_rung %u is none of ORCH_RUNG_*",
+				 opts->least_rung, opts->best_rung);
+	if (!opts->least_rung)
+		opts->least_rung = ORCH_RUNG_PIDNS;
+	if (opts->best_rung && opts->best_rung < opts->least_rung)
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_scope_opts.best_rung %u is below least_rung %u: nothing is between",
+				 opts->best_rung, opts->least_rung);
+	if (opts->required_limits & ~limits)
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_scope_opts.required_limits 0x%x has bits that are no ORCH_LIMIT_*",
+				 opts->required_limits);
+	if (!opts->setup_timeout_ms)
+		opts->setup_timeout_ms = DEFAULT_SETUP_MS;
+	return 0;
 }
 
 int32_t orch_scope_new_confined(orch_ctx *ctx, const struct orch_scope_opts *opts,
@@ -545,17 +577,9 @@ int32_t orch_scope_new_confined(orch_ctx *ctx, const struct orch_scope_opts *opt
 		return code;
 	if (!ret_scope)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "ret_scope is NULL");
-	if (known.flags)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
-				 "orch_scope_opts.flags: no flag is defined");
-	if (known.least_rung > ORCH_RUNG_CGROUP_PIDNS)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
-				 "orch_scope_opts.least_rung %u is none of ORCH_RUNG_*",
-				 known.least_rung);
-	if (!known.least_rung)
-		known.least_rung = ORCH_RUNG_PIDNS;
-	if (!known.setup_timeout_ms)
-		known.setup_timeout_ms = DEFAULT_SETUP_MS;
+	code = check_opts(&known, reterr);
+	if (code < 0)
+		return code;
 	code = reaper_get(ctx, &reaper, reterr);
 	if (code < 0)
 		return code;

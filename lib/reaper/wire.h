@@ -30,7 +30,8 @@ enum wire_type {
 	WIRE_HELLO = 1,
 
 	/* Host to helper. */
-	/* step: the name; value: least rung; number: set-up timeout in ms, uid of the load.
+	/* step: the name; value: least rung; number: set-up timeout in ms, uid of the load, best rung (0: any), limits:
+	 * bytes of memory, processes, percent of a processor, wall time in ms; ORCH_LIMIT_* that are required.
 	 * WIRE_CONFINED: fd the specification. */
 	WIRE_SCOPE_NEW,
 	/* number: grace in ms, deadline in ms, time of the request (CLOCK_MONOTONIC us,

@@ -138,6 +138,10 @@ ORCH_RUNG_SUBREAPER = 1
 ORCH_RUNG_CGROUP = 2
 ORCH_RUNG_PIDNS = 3
 ORCH_RUNG_CGROUP_PIDNS = 4
+ORCH_LIMIT_MEMORY = 1
+ORCH_LIMIT_PROCESSES = 2
+ORCH_LIMIT_CPU = 4
+ORCH_LIMIT_TIME = 8
 ORCH_PROC_STARTED = 1
 ORCH_PROC_FAILED = 2
 ORCH_PROC_EXITED = 3
@@ -358,6 +362,13 @@ class orch_scope_opts(Structure):
         ("label", c_char_p),
         ("least_rung", c_uint32),
         ("setup_timeout_ms", c_uint32),
+        ("best_rung", c_uint32),
+        ("time_limit_ms", c_uint32),
+        ("memory_limit_bytes", c_uint64),
+        ("process_limit", c_uint32),
+        ("cpu_limit_percent", c_uint32),
+        ("required_limits", c_uint32),
+        ("reserved", c_uint32),
     ]
 
 
