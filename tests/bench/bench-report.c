@@ -252,8 +252,10 @@ static void print_json(const struct bench_report *report, const struct bench_opt
 	       machine->memory_mib, machine->load);
 	json_pair(",\"dir\":", options->dir);
 	json_pair(",\"file_system\":", machine->file_system);
-	printf("},\"options\":{\"seconds\":%g,\"pairs\":%u,\"actions\":%llu},\"results\":[",
-	       options->seconds, options->pairs, (unsigned long long)options->actions);
+	printf("},\"options\":{\"seconds\":%g,\"pairs\":%u,\"actions\":%llu,\"processes\":%u,"
+	       "\"spawns\":%llu,\"dirty_mib\":%u},\"results\":[",
+	       options->seconds, options->pairs, (unsigned long long)options->actions,
+	       options->processes, (unsigned long long)options->spawns, options->dirty_mib);
 	for (unsigned i = 0; i < report->count; i++) {
 		if (i)
 			putchar(',');

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * orch-bench WHAT [--json] [--dir DIR] [--seconds N] [--pairs N] [--actions N]
+ * orch-bench WHAT [--json] [--dir DIR] [--seconds N] [--pairs N] [--actions N] [--processes N] [--spawns N]
+ *            [--dirty-mib N]
  *
  * Exit code 0: measured, whether or not a goal holds. 1: could not be measured. 2: usage.
  */
@@ -22,7 +23,12 @@ static const struct {
 	const char *name, *text;
 	int (*run)(const struct bench_options *options, struct bench_report *report);
 } whats[] = {
+#ifdef BENCH_JOURNAL
 	{"journal", "durable actions, recovery after a kill", bench_journal},
+#endif
+#ifdef BENCH_REAPER
+	{"reaper", "stops, spawns, what they leave", bench_reaper},
+#endif
 };
 
 static volatile sig_atomic_t stopped;
@@ -83,10 +89,14 @@ static int usage(FILE *to)
 {
 	fputs("usage: orch-bench WHAT [--json] [--dir DIR] [--seconds N] [--pairs N]"
 	      " [--actions N]\n"
+	      "                  [--processes N] [--spawns N] [--dirty-mib N]\n"
 	      "  --dir DIR     where the files are made (TMPDIR, or /tmp)\n"
-	      "  --seconds N   for the turns of all sides together (30)\n"
+	      "  --seconds N   journal: for the turns of all sides together (30)\n"
 	      "  --pairs N     turns of each side, at least 1 (7)\n"
 	      "  --actions N   journal: how many recovery finds, at least 10 (100000)\n"
+	      "  --processes N reaper: the most that one stop has (4000)\n"
+	      "  --spawns N    reaper: after how many it is looked at what they left, at least 10 (10000)\n"
+	      "  --dirty-mib N reaper: of a host that has much in memory (2048)\n"
 	      "WHAT:\n",
 	      to);
 	for (size_t i = 0; i < sizeof(whats) / sizeof(whats[0]); i++)
@@ -123,15 +133,26 @@ int main(int argc, char **argv)
 		{"json", no_argument, NULL, 'j'},	 {"dir", required_argument, NULL, 'd'},
 		{"seconds", required_argument, NULL, 's'}, {"pairs", required_argument, NULL, 'p'},
 		{"actions", required_argument, NULL, 'a'}, {"help", no_argument, NULL, 'h'},
+		{"processes", required_argument, NULL, 'n'}, {"spawns", required_argument, NULL, 'w'},
+		{"dirty-mib", required_argument, NULL, 'm'},
 		{0}};
+#ifdef BENCH_REAPER
+	if (argc > 1 && strcmp(argv[1], "worker-spawn") == 0)
+		return bench_reaper_worker(argc - 1, argv + 1);
+#endif
+#ifdef BENCH_JOURNAL
 	if (argc > 1 && strncmp(argv[1], "worker-", 7) == 0)
 		return bench_journal_worker(argc - 1, argv + 1);
+#endif
 
 	const char *dir = getenv("TMPDIR");
 	struct bench_options options = {.dir = dir && *dir ? dir : "/tmp",
 					.seconds = 30,
 					.pairs = 7,
-					.actions = 100000};
+					.actions = 100000,
+					.processes = 4000,
+					.spawns = 10000,
+					.dirty_mib = 2048};
 	double given;
 	int option;
 	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
@@ -153,6 +174,18 @@ int main(int argc, char **argv)
 		case 'a':
 			good = whole_number(optarg, 10, 1e8, &given);
 			options.actions = good ? (uint64_t)given : 0;
+			break;
+		case 'n':
+			good = whole_number(optarg, 1, 4000, &given);
+			options.processes = good ? (unsigned)given : 0;
+			break;
+		case 'w':
+			good = whole_number(optarg, 10, 1e7, &given);
+			options.spawns = good ? (uint64_t)given : 0;
+			break;
+		case 'm':
+			good = whole_number(optarg, 1, 65536, &given);
+			options.dirty_mib = good ? (unsigned)given : 0;
 			break;
 		case 'h':
 			return usage(stdout);

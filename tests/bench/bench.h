@@ -17,6 +17,9 @@ struct bench_options {
 	double seconds;   /* for the turns of all sides together; what has no turns comes on top */
 	unsigned pairs;   /* turns of each side */
 	uint64_t actions; /* journal: how many recovery finds */
+	unsigned processes; /* reaper: the most that one stop has */
+	uint64_t spawns;  /* reaper: after how many it is looked at what they left */
+	unsigned dirty_mib; /* reaper: of a host that has much in memory */
 	bool json;
 };
 
@@ -99,5 +102,8 @@ void bench_syncs_off(void);
 int bench_journal(const struct bench_options *options, struct bench_report *report);
 /* What it starts as a process of its own; argv[0] is the name. Gives an exit code. */
 int bench_journal_worker(int argc, char **argv);
+
+int bench_reaper(const struct bench_options *options, struct bench_report *report);
+int bench_reaper_worker(int argc, char **argv);
 
 #endif
