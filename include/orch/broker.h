@@ -19,6 +19,7 @@
 
 #include <orch/ctx.h>
 #include <orch/journal.h>
+#include <orch/scope.h>
 
 ORCH_BEGIN_DECLS
 
@@ -139,6 +140,16 @@ typedef void (*orch_revoke_fn)(void *userdata, orch_principal *principal, uint32
  */
 ORCH_API int32_t orch_principal_revoke(orch_principal *principal, orch_revoke_fn fn, void *userdata,
 				       orch_destroy_fn destroy, orch_error **reterr);
+/*
+ * Makes the principal's end part of the scope's (orch_scope_add_work()): when the scope's end begins it is revoked, and the
+ * certificate says what was cut and how what was in flight ended. For each client in a scope. Not in a library that was
+ * built without scopes.
+ *
+ * ORCH_EINVAL; ORCH_ECLOSED: the principal is revoked, or the scope's end has begun; ORCH_EBUSY, ORCH_ENOMEM,
+ * ORCH_EFORKED as of orch_scope_add_work(). Since 0.1.
+ */
+ORCH_API int32_t orch_principal_attach(orch_principal *principal, orch_scope *scope, orch_error **reterr);
+/* What it has settled so far; outputs may be NULL. ORCH_EINVAL; ORCH_EFORKED. Since 0.1. */
 ORCH_API int32_t orch_principal_spent(const orch_principal *principal, uint64_t *ret_requests,
 				      uint64_t *ret_tokens, uint64_t *ret_micro_usd);
 /* 1 if an operation was refused for budget since the start. Since 0.1. */

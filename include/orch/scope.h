@@ -181,6 +181,39 @@ ORCH_API int32_t orch_scope_stop_wait(orch_scope *scope, const struct orch_stop_
 ORCH_API int32_t orch_scope_on_death(orch_scope *scope, orch_death_fn fn, void *userdata,
 				     orch_destroy_fn destroy, orch_error **reterr);
 
+/* Asked for the outcome of one piece of work on the host; a counted handle. */
+typedef struct orch_settlement orch_settlement;
+
+/*
+ * The end of the scope has begun: end the work, and say so with orch_settlement_done(), now or later. `settlement` is
+ * borrowed for the call: take a reference to answer later. The last reference without an answer says that the work did
+ * not settle.
+ */
+typedef void (*orch_settle_fn)(void *userdata, orch_scope *scope, orch_settlement *settlement);
+
+/*
+ * Registers work that the host does for the scope, so that its end is part of the scope's: a listener that was passed
+ * in, an identity with rights, connections, operations in flight, a server started for it. When the end begins, asked
+ * for or not, `fn` is called once, from the loop, and the certificate waits for the answer: at the deadline at the
+ * latest. If all processes are dead by then and the work has not settled, the verdict is UNVERIFIABLE and names it.
+ * `what` names the work in the certificate; it is copied. A scope that never stood asks as well. Up to 64 a scope.
+ *
+ * ORCH_EINVAL: scope, `what` (1 to 255 bytes) or `fn` is missing; ORCH_ECLOSED: the scope's end has begun; ORCH_EBUSY:
+ * 64 are registered; ORCH_ENOMEM; ORCH_EFORKED. `destroy` is called once, also after a failure. Since 0.1.
+ */
+ORCH_API int32_t orch_scope_add_work(orch_scope *scope, const char *what, orch_settle_fn fn, void *userdata,
+				     orch_destroy_fn destroy, orch_error **reterr);
+ORCH_API orch_settlement *orch_settlement_ref(orch_settlement *settlement);
+/* NULL is fine; from any thread. Since 0.1. */
+ORCH_API orch_settlement *orch_settlement_unref(orch_settlement *settlement);
+/*
+ * The work has ended; `outcome` says how, in words for the certificate, and is copied ("2 operations observed, 1
+ * unknown"). May be called in the callback. The first answer counts.
+ *
+ * ORCH_EINVAL; ORCH_ESTATE: it was answered, or the certificate is out; ORCH_ENOMEM; ORCH_EFORKED. Since 0.1.
+ */
+ORCH_API int32_t orch_settlement_done(orch_settlement *settlement, const char *outcome, orch_error **reterr);
+
 #define ORCH_DEATH_DEAD 1u          /* every process of the scope is dead and reaped: proved */
 #define ORCH_DEATH_DEAD_UNREAPED 2u /* all dead, zombies left */
 #define ORCH_DEATH_SURVIVORS 3u     /* named ones live at the deadline */
@@ -218,6 +251,14 @@ ORCH_API uint32_t orch_death_survivor_count(const orch_death *death);
 ORCH_API int32_t orch_death_survivor(const orch_death *death, uint32_t index, int32_t *ret_pid,
 				     uint64_t *ret_start_time_ticks, const char **ret_state,
 				     const char **ret_wchan);
+/*
+ * Work on the host that belonged to the scope, by number, 0 .. count-1; ORCH_EINVAL past the end. Outputs may be NULL:
+ * what orch_scope_add_work() was told, 1 or 0 for settled, and how it ended ("" if it did not settle). The texts are
+ * valid while the certificate lives. Since 0.1.
+ */
+ORCH_API uint32_t orch_death_work_count(const orch_death *death);
+ORCH_API int32_t orch_death_work(const orch_death *death, uint32_t index, const char **ret_what,
+				 uint32_t *ret_settled, const char **ret_outcome);
 /* The certificate for people, several lines. Valid while it lives. Since 0.1. */
 ORCH_API const char *orch_death_text(const orch_death *death);
 

@@ -122,7 +122,11 @@ struct orch_principal {
 	struct grant *grants;
 	size_t body_bytes;
 	bool revoked;
+	uint32_t settled, unknown; /* of what was in flight then */
 };
+
+/* 0, or the errors of broker_check(); ORCH_EINVAL: NULL; ORCH_ECLOSED: it is revoked. */
+int32_t principal_check(const orch_principal *principal, orch_error **reterr);
 
 /* --- broker.c --------------------------------------------------------------------------------- */
 

@@ -89,7 +89,7 @@ orch_principal *orch_principal_unref(orch_principal *principal)
 	return NULL;
 }
 
-static int32_t principal_check(const orch_principal *principal, orch_error **reterr)
+int32_t principal_check(const orch_principal *principal, orch_error **reterr)
 {
 	if (!principal)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "the principal is NULL");
@@ -300,11 +300,11 @@ int32_t orch_principal_revoke(orch_principal *principal, orch_revoke_fn fn, void
 			destroy(userdata);
 		return code;
 	}
-	uint32_t settled = 0, unknown = 0;
 	orch_principal_ref(principal);
 	principal->revoked = true;
-	cut(principal, &settled, &unknown);
-	broker_tell_revoked(principal->broker, principal, fn, userdata, destroy, settled, unknown);
+	cut(principal, &principal->settled, &principal->unknown);
+	broker_tell_revoked(principal->broker, principal, fn, userdata, destroy, principal->settled,
+			    principal->unknown);
 	orch_principal_unref(principal);
 	return 0;
 }

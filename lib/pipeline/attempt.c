@@ -554,6 +554,8 @@ static int32_t run_job(struct attempt *attempt, orch_error **reterr)
 		code = orch_broker_add_listener(p->broker,
 						orch_sandbox_listener_fd(attempt->sandbox),
 						attempt->principal, reterr);
+	if (code == 0)
+		code = orch_principal_attach(attempt->principal, orch_sandbox_scope(attempt->sandbox), reterr);
 	if (code < 0)
 		return code;
 	struct orch_job_opts job;

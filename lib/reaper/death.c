@@ -20,6 +20,13 @@ struct orch_death {
 	int64_t confirmed_us;
 	struct census_entry *survivors;
 	uint32_t survivor_count;
+	struct death_work *works;
+	uint32_t work_count;
+};
+
+struct death_work {
+	char *what;
+	char *outcome; /* NULL: not settled */
 };
 
 static void add_part(struct orch_buf *buf, bool condition, const char *part)
@@ -111,6 +118,9 @@ static char *whole_text(const struct orch_death *death)
 		orch_buf_printf(&buf, format, (int)death->survivors[i].pid,
 				(unsigned long long)death->survivors[i].start_time,
 				death->survivors[i].state, death->survivors[i].wchan);
+	for (uint32_t i = 0; i < death->work_count; i++)
+		orch_buf_printf(&buf, "  on the host %s: %s\n", death->works[i].what,
+				death->works[i].outcome ? death->works[i].outcome : "did not settle");
 	return take(&buf);
 }
 
@@ -123,6 +133,11 @@ static void death_free(orch_death *death)
 	free(death->reason);
 	free(death->text);
 	free(death->survivors);
+	for (uint32_t i = 0; i < death->work_count; i++) {
+		free(death->works[i].what);
+		free(death->works[i].outcome);
+	}
+	free(death->works);
 	free(death);
 }
 
@@ -166,6 +181,40 @@ orch_death *death_new(struct orch_scope *scope, const struct death_facts *facts)
 		return NULL;
 	}
 	return death;
+}
+
+bool death_add_works(orch_death *death, const struct host_work *works, int64_t waited_us)
+{
+	uint32_t count = 0;
+	const char *open = NULL;
+	bool dead = death->verdict == ORCH_DEATH_DEAD || death->verdict == ORCH_DEATH_DEAD_UNREAPED;
+	for (const struct host_work *work = works; work; work = work->next)
+		count++;
+	death->works = calloc(count, sizeof(*death->works));
+	if (!death->works)
+		return false;
+	for (; works; works = works->next) {
+		struct death_work *row = &death->works[death->work_count++];
+		row->what = strdup(works->what);
+		row->outcome = works->outcome ? strdup(works->outcome) : NULL;
+		if (!row->what || (works->outcome && !row->outcome))
+			return false;
+		if (!row->outcome && !open)
+			open = row->what;
+	}
+	if (dead && open) {
+		char *reason = orch_strdup_printf(
+			"every process is dead, and on the host \"%s\" did not settle by the deadline", open);
+		if (!reason)
+			return false;
+		free(death->reason);
+		death->reason = reason;
+		death->verdict = ORCH_DEATH_UNVERIFIABLE;
+	}
+	death->confirmed_us += waited_us;
+	free(death->text);
+	death->text = whole_text(death);
+	return death->text != NULL;
 }
 
 orch_death *orch_death_ref(orch_death *death)
@@ -266,6 +315,26 @@ int32_t orch_death_survivor(const orch_death *death, uint32_t index, int32_t *re
 		*ret_state = entry->state;
 	if (ret_wchan)
 		*ret_wchan = entry->wchan;
+	return 0;
+}
+
+uint32_t orch_death_work_count(const orch_death *death)
+{
+	return death ? death->work_count : 0;
+}
+
+int32_t orch_death_work(const orch_death *death, uint32_t index, const char **ret_what,
+			uint32_t *ret_settled, const char **ret_outcome)
+{
+	if (!death || index >= death->work_count)
+		return ORCH_EINVAL;
+	const struct death_work *work = &death->works[index];
+	if (ret_what)
+		*ret_what = work->what;
+	if (ret_settled)
+		*ret_settled = work->outcome != NULL;
+	if (ret_outcome)
+		*ret_outcome = work->outcome ? work->outcome : "";
 	return 0;
 }
 

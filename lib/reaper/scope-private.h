@@ -54,6 +54,19 @@ void helper_reap(pid_t pid, int watch, int timeout_ms);
 int32_t helper_hello(struct wire_packet *hello, orch_error **reterr);
 bool watch_has_ended(int watch);
 
+/* Work on the host that ends with the scope: host-work.c. */
+struct host_work {
+	struct host_work *next;
+	struct orch_scope *scope; /* NULL: its certificate is out */
+	struct orch_settlement *settlement; /* while an answer is due; not counted */
+	char *what;
+	char *outcome; /* NULL: not settled */
+	orch_settle_fn fn;
+	void *userdata;
+	orch_destroy_fn destroy;
+	bool asked, answered;
+};
+
 struct callback {
 	struct callback *next;
 	union {
@@ -110,13 +123,25 @@ struct orch_scope {
 	struct census_entry *survivors;
 	uint32_t survivor_count;
 	orch_death *death;
+	struct host_work *works; /* in their order */
+	bool works_asked;
+	int64_t certified_us;  /* 0: not yet; what follows of it is the work's */
+	orch_death *unsettled; /* the certificate without the works, while answers are due; NULL also without memory */
 };
+
+/* Asks all works, once. From the loop only; a callback of the host may drop the scope: the caller holds it. */
+void host_work_ask(struct orch_scope *scope);
+/* True while an answer is due. */
+bool host_work_is_due(const struct orch_scope *scope);
+void host_work_free(struct orch_scope *scope);
+/* An answer came, or will not come. */
+void scope_work_answered(struct orch_scope *scope);
 
 void scope_hear(struct orch_scope *scope, struct wire_packet *packet);
 void scope_helper_lost(struct orch_scope *scope, const orch_error *error);
 /* The context ends: callbacks are destroyed, not called. */
 void scope_abandon(struct orch_scope *scope);
-/* The certificate is there: tells everybody. Takes `death`. */
+/* The processes' certificate is there: tells everybody, once the work on the host has settled too. Takes `death`. */
 void scope_over(struct orch_scope *scope, orch_death *death);
 /* Starts or shortens the end. */
 void scope_begin_stop(struct orch_scope *scope, uint32_t grace_ms, uint32_t deadline_ms);
@@ -187,5 +212,10 @@ uint32_t death_verdict(uint32_t rung, uint32_t verdict, uint32_t flags);
 
 /* NULL without memory. Takes the scope's survivors. */
 orch_death *death_new(struct orch_scope *scope, const struct death_facts *facts);
+/*
+ * Writes down how the works ended, before anybody has seen the certificate. What did not settle makes DEAD
+ * UNVERIFIABLE. False without memory.
+ */
+bool death_add_works(orch_death *death, const struct host_work *works, int64_t waited_us);
 
 #endif

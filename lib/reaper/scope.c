@@ -46,7 +46,9 @@ static void scope_free(struct orch_scope *scope)
 	orch_close_fd(&scope->init_fd);
 	orch_close_fd(&scope->listener_fd);
 	judge_free(scope);
+	host_work_free(scope);
 	orch_death_unref(scope->death);
+	orch_death_unref(scope->unsettled);
 	orch_error_free(scope->start_error);
 	free(scope->survivors);
 	free(scope->cgroup);
@@ -118,6 +120,7 @@ void scope_abandon(struct orch_scope *scope)
 	free_all(&scope->connects);
 	free_all(&scope->stops);
 	free_all(&scope->on_death);
+	host_work_free(scope);
 	scope->phase = SCOPE_OVER;
 	scope->watchdog = orch_source_remove(scope->watchdog);
 	scope->init_watch = orch_source_remove(scope->init_watch);
@@ -156,13 +159,22 @@ static void tell_death(struct orch_scope *scope)
 static void on_later(void *userdata)
 {
 	struct orch_scope *scope = userdata;
+	/* What a callback drops is still needed here. */
+	orch_ctx *ctx = orch_ctx_ref(scope->ctx);
+	orch_scope_ref(scope);
 	if (scope->stood || scope->start_error)
 		tell_starts(scope);
-	if (scope->phase != SCOPE_OVER)
-		return;
-	tell_death(scope);
-	if (!scope->stops && scope->attached)
-		detach(scope);
+	if (scope->stopping)
+		host_work_ask(scope);
+	if (scope->certified_us)
+		scope_work_answered(scope);
+	if (scope->phase == SCOPE_OVER) {
+		tell_death(scope);
+		if (!scope->stops && scope->attached)
+			detach(scope);
+	}
+	orch_scope_unref(scope);
+	orch_ctx_unref(ctx);
 }
 
 /* For what is known already: the callback comes in the next turn. */
@@ -215,12 +227,53 @@ static void end_connects(struct orch_scope *scope)
 	orch_error_free(error);
 }
 
-void scope_over(struct orch_scope *scope, orch_death *death)
+/* The end of the end. */
+static void over(struct orch_scope *scope)
 {
+	orch_death *death = ORCH_STEAL(scope->unsettled);
+	if (death && scope->works &&
+	    !death_add_works(death, scope->works, orch_monotonic_us() - scope->certified_us))
+		death = orch_death_unref(death);
 	scope->phase = SCOPE_OVER;
-	scope->stopping = true;
 	scope->death = death;
 	scope->watchdog = orch_source_remove(scope->watchdog);
+	host_work_free(scope);
+	tell_death(scope);
+	if (scope->attached)
+		detach(scope);
+}
+
+void scope_work_answered(struct orch_scope *scope)
+{
+	if (!scope->certified_us || scope->phase == SCOPE_OVER)
+		return;
+	int64_t left_us = scope->deadline_us - orch_monotonic_us();
+	if (host_work_is_due(scope) && left_us > 0)
+		scope_watch(scope, left_us / 1000 + 1);
+	else
+		over(scope);
+}
+
+/*
+ * The programs are told first: the work on the host may wait for that. It is asked now at the latest, and has until the
+ * deadline.
+ */
+void scope_over(struct orch_scope *scope, orch_death *death)
+{
+	if (scope->certified_us) {
+		orch_death_unref(death);
+		return;
+	}
+	orch_ctx *ctx = orch_ctx_ref(scope->ctx);
+	orch_scope_ref(scope);
+	scope->stopping = true;
+	scope->certified_us = orch_monotonic_us();
+	scope->unsettled = death;
+	if (!scope->requested_us) {
+		/* Nobody had asked for this end. */
+		scope->requested_us = orch_monotonic_us();
+		scope->deadline_us = scope->requested_us + DEFAULT_DEADLINE_MS * 1000;
+	}
 	scope->init_watch = orch_source_remove(scope->init_watch);
 	orch_close_fd(&scope->listener_fd);
 	wire_queue_clear(&scope->pending);
@@ -231,9 +284,10 @@ void scope_over(struct orch_scope *scope, orch_death *death)
 	end_procs(scope, orch_death_verdict(death));
 	end_connects(scope);
 	orch_close_fd(&scope->init_fd);
-	tell_death(scope);
-	if (scope->attached)
-		detach(scope);
+	host_work_ask(scope);
+	scope_work_answered(scope);
+	orch_scope_unref(scope);
+	orch_ctx_unref(ctx);
 }
 
 static void set_start_error(struct orch_scope *scope, const orch_error *error);
@@ -249,7 +303,9 @@ static void on_watchdog(void *userdata)
 	orch_scope_ref(scope);
 	if (scope->connected)
 		reaper_read(scope->reaper);
-	if (scope->phase == SCOPE_STARTING && !scope->stopping) {
+	if (scope->certified_us)
+		scope_work_answered(scope);
+	else if (scope->phase == SCOPE_STARTING && !scope->stopping) {
 		orch_error *error = NULL;
 		orch_fail(&error, ORCH_ETIMEDOUT, 0, "setup", "orch-reaper does not answer");
 		set_start_error(scope, error);
@@ -432,7 +488,7 @@ void scope_hear(struct orch_scope *scope, struct wire_packet *packet)
 	const struct wire_message *message = &packet->message;
 	struct orch_proc *proc = proc_find(scope, message->subject);
 	orch_error *error;
-	if (scope->phase == SCOPE_OVER)
+	if (scope->phase == SCOPE_OVER || scope->certified_us)
 		return;
 	switch (message->type) {
 	case WIRE_SCOPE_UP:
@@ -479,7 +535,7 @@ void scope_hear(struct orch_scope *scope, struct wire_packet *packet)
 
 void scope_helper_lost(struct orch_scope *scope, const orch_error *error)
 {
-	if (scope->phase == SCOPE_OVER)
+	if (scope->phase == SCOPE_OVER || scope->certified_us)
 		return;
 	scope->stopping = true;
 	set_start_error(scope, error);
@@ -494,6 +550,9 @@ void scope_begin_stop(struct orch_scope *scope, uint32_t grace_ms, uint32_t dead
 	orch_close_fd(&scope->listener_fd);
 	wire_queue_clear(&scope->pending);
 	scope_expect_death(scope, deadline_ms);
+	/* At once and not after the deaths: who has rights would use them meanwhile. But not in a setter. */
+	if (scope->works && !scope->works_asked)
+		scope_tell_later(scope, NULL);
 	if (!scope->connected)
 		return;
 	struct wire_packet packet = wire_packet(WIRE_STOP, scope->id, 0);

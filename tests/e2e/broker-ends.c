@@ -590,6 +590,62 @@ START_TEST(revoke_cuts_and_counts)
 }
 END_TEST
 
+struct ending {
+	orch_death *death;
+};
+
+static void on_scope_death(void *userdata, orch_scope *scope, orch_death *death)
+{
+	(void)scope;
+	((struct ending *)userdata)->death = orch_death_ref(death);
+}
+
+static bool certificate_came(void *userdata)
+{
+	return ((struct ending *)userdata)->death != NULL;
+}
+
+/* The task is over when the host has ended what it did for it; revoked at the request, not after the deaths. */
+START_TEST(the_end_of_a_scope_is_that_of_its_principal)
+{
+	struct ending ending = {0};
+	orch_scope *scope = NULL;
+	orch_error *error = NULL;
+	const char *outcome = NULL;
+	uint32_t settled = 0;
+	ck_assert_msg(orch_scope_new(fixture->ctx, NULL, &scope, &error) == 0, "%s", orch_error_message(error));
+	ck_assert_int_eq(orch_principal_attach(NULL, scope, NULL), ORCH_EINVAL);
+	ck_assert_int_eq(orch_principal_attach(fixture->principal, NULL, NULL), ORCH_EINVAL);
+	ck_assert_int_eq(orch_principal_attach(fixture->principal, scope, NULL), 0);
+	ck_assert_msg(orch_scope_start_wait(scope, 20000, &error) == 0, "%s", orch_error_message(error));
+	grant(fixture, "ai.openai", NULL, NULL);
+	set_upstream(fixture, "ai.anthropic", "sse-200-50", false);
+	set_upstream(fixture, "ai.openai", "hold-20000-1-1", false);
+	struct ask *streaming = ask_start(fixture, "POST", MESSAGES, JSON_BODY, SMALL);
+	struct ask *waiting = ask_start(fixture, "POST", "/ai.openai/v1/responses", JSON_BODY,
+					"{\"model\":\"m\"}");
+	run_ms(fixture, 500);
+	ck_assert(!streaming->done && !waiting->done);
+	ck_assert_int_eq(orch_scope_stop(scope, NULL, on_scope_death, &ending, NULL, NULL), 0);
+	run_until(fixture, certificate_came, &ending);
+	ck_assert_uint_eq(orch_death_verdict(ending.death), ORCH_DEATH_DEAD);
+	ck_assert_uint_eq(orch_death_work_count(ending.death), 1);
+	ck_assert_int_eq(orch_death_work(ending.death, 0, NULL, &settled, &outcome), 0);
+	ck_assert_uint_eq(settled, 1);
+	ck_assert_ptr_nonnull(strstr(outcome, "1 settled, of 1 the outcome is unknown"));
+	/* It is as the certificate says. */
+	ck_assert_int_eq(orch_principal_revoke(fixture->principal, NULL, NULL, NULL, NULL), ORCH_ECLOSED);
+	struct reply late = ask_direct(fixture->port, "GET / HTTP/1.0\r\n\r\n");
+	ck_assert_int_eq(late.error, ECONNREFUSED);
+	ck_assert(!ask_wait(fixture, streaming)->whole);
+	ck_assert_int_eq(ask_wait(fixture, waiting)->status, 0);
+	ask_free(streaming);
+	ask_free(waiting);
+	orch_death_unref(ending.death);
+	orch_scope_unref(scope);
+}
+END_TEST
+
 static void revoke_inside(void *userdata, orch_principal *principal, const char *operation,
 			  uint32_t event, const char *code, int32_t status, int64_t quota)
 {
@@ -755,6 +811,7 @@ TCase *ends_cases(void)
 	tcase_add_test(cases, keys_never_collide_after_a_restart);
 	tcase_add_test(cases, spending_can_be_summed_from_the_journal);
 	tcase_add_test(cases, revoke_cuts_and_counts);
+	tcase_add_test(cases, the_end_of_a_scope_is_that_of_its_principal);
 	tcase_add_test(cases, callback_may_revoke_and_drop_the_broker);
 	tcase_add_test(cases, dropping_the_broker_ends_what_is_in_flight);
 	tcase_add_test(cases, signals_of_the_host_are_left_alone);

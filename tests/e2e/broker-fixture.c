@@ -124,6 +124,10 @@ void fixture_open(struct fixture *fixture, const struct orch_broker_opts *given)
 	struct orch_broker_opts opts;
 	orch_error *error = NULL;
 	orch_ctx_opts_init(&ctx_opts, sizeof(ctx_opts));
+	char helper[600];
+	const char *build = getenv("ORCH_BUILD_ROOT");
+	snprintf(helper, sizeof(helper), "%s/lib/helper/orch-reaper", build ? build : ".");
+	ctx_opts.helper_path = helper;
 	ctx_opts.log = on_log;
 	ctx_opts.log_level = ORCH_LOG_DEBUG;
 	ck_assert_int_eq(orch_ctx_new(&ctx_opts, &fixture->ctx, NULL), 0);

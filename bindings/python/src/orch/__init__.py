@@ -24,7 +24,7 @@ from ._library import path as library_path
 from .action import Action, Begun, Decided
 from .broker import Broker, OperationEvent, Principal, Revoked, Spent
 from .context import Context
-from .death import Death, Survivor
+from .death import Death, HostWork, Survivor
 from .executor import Executor, Job, JobLine, JobResult
 from .journal import ONLY_NEW, Journal, Pruned
 from .permit import Permit
@@ -34,18 +34,18 @@ from .recovery import ProbeReply, Recovery, RecoveryRow
 from .report import ReportRow, SandboxReport
 from .restoration import Restoration
 from .sandbox import Sandbox, SandboxResult
-from .scope import Proc, Scope
+from .scope import Proc, Scope, Settlement
 from .timer import NextTimer, Timer, TimerWatch
 
 __all__ = [
     "Access", "Action", "ActionState", "Api", "BROKER_PORT", "Begin", "Begun", "Broker", "Canceled", "Channel",
     "ClosedError", "Code", "Completion", "Context", "Credential", "Deadlock", "Death", "Decided", "Decision", "Error",
-    "Event", "Executor", "ExecutorKind", "Forked", "Handle", "Job", "JobEnd", "JobEvent", "JobLine", "JobResult",
+    "Event", "Executor", "ExecutorKind", "Forked", "Handle", "HostWork", "Job", "JobEnd", "JobEvent", "JobLine", "JobResult",
     "Journal", "LibraryError", "Locked", "LogLevel", "NeedsHuman", "Net", "NextTimer", "ONLY_NEW", "Operation",
     "OperationEvent", "Outcome", "Overlay", "Permit", "PermitState", "Pipeline", "Policy", "Principal", "Probe",
     "ProbeReply", "Proc", "ProcEvent", "Protect", "Pruned", "Record", "RecordType", "Recover", "Recovery",
     "RecoveryRow", "ReportRow", "Restoration", "Revoked", "Role", "Root", "RunState", "Rung", "Sandbox",
-    "SandboxReport", "SandboxResult", "Scope", "Spent", "Stream", "Survivor", "TimedOut", "Timer", "TimerState",
+    "SandboxReport", "SandboxResult", "Scope", "Settlement", "Spent", "Stream", "Survivor", "TimedOut", "Timer", "TimerState",
     "TimerWatch", "Unenforceable", "Verdict", "Watch", "library_path", "use_library", "version", "__version__",
 ]
 

@@ -211,10 +211,11 @@ orch_decide_fn = CFUNCTYPE(c_uint32, c_void_p, c_void_p, c_uint32, c_uint32)
 orch_hand_over_fn = CFUNCTYPE(None, c_void_p, c_void_p)
 orch_record_fn = CFUNCTYPE(c_int32, c_void_p, c_void_p)
 orch_export_fn = CFUNCTYPE(c_int32, c_void_p, c_void_p, c_size_t)
-orch_revoke_fn = CFUNCTYPE(None, c_void_p, c_void_p, c_uint32, c_uint32)
-orch_operation_fn = CFUNCTYPE(None, c_void_p, c_void_p, c_char_p, c_uint32, c_char_p, c_int32, c_int64)
 orch_proc_fn = CFUNCTYPE(None, c_void_p, c_void_p, c_uint32)
 orch_death_fn = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
+orch_settle_fn = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
+orch_revoke_fn = CFUNCTYPE(None, c_void_p, c_void_p, c_uint32, c_uint32)
+orch_operation_fn = CFUNCTYPE(None, c_void_p, c_void_p, c_char_p, c_uint32, c_char_p, c_int32, c_int64)
 orch_sandbox_start_fn = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
 orch_sandbox_connect_fn = CFUNCTYPE(None, c_void_p, c_int32, c_void_p)
 orch_job_fn = CFUNCTYPE(None, c_void_p, c_void_p)
@@ -304,6 +305,49 @@ class orch_restore_opts(Structure):
     ]
 
 
+class orch_scope_opts(Structure):
+    _fields_ = [
+        ("size", c_uint32),
+        ("flags", c_uint32),
+        ("label", c_char_p),
+        ("least_rung", c_uint32),
+        ("setup_timeout_ms", c_uint32),
+        ("best_rung", c_uint32),
+        ("time_limit_ms", c_uint32),
+        ("memory_limit_bytes", c_uint64),
+        ("process_limit", c_uint32),
+        ("cpu_limit_percent", c_uint32),
+        ("required_limits", c_uint32),
+        ("reserved", c_uint32),
+    ]
+
+
+class orch_proc_opts(Structure):
+    _fields_ = [
+        ("size", c_uint32),
+        ("flags", c_uint32),
+        ("argv", POINTER(c_char_p)),
+        ("envp", POINTER(c_char_p)),
+        ("cwd", c_char_p),
+        ("stdin_fd", c_int32),
+        ("stdout_fd", c_int32),
+        ("stderr_fd", c_int32),
+        ("reserved", c_uint32),
+        ("event", orch_proc_fn),
+        ("userdata", c_void_p),
+        ("destroy", orch_destroy_fn),
+    ]
+
+
+class orch_stop_opts(Structure):
+    _fields_ = [
+        ("size", c_uint32),
+        ("flags", c_uint32),
+        ("grace_ms", c_uint32),
+        ("deadline_ms", c_uint32),
+    ]
+
+
 class orch_broker_opts(Structure):
     _fields_ = [
         ("size", c_uint32),
@@ -352,49 +396,6 @@ class orch_grant_opts(Structure):
         ("max_uses", c_uint64),
         ("expires_at_ms", c_int64),
         ("key_prefix", c_char_p),
-    ]
-
-
-class orch_scope_opts(Structure):
-    _fields_ = [
-        ("size", c_uint32),
-        ("flags", c_uint32),
-        ("label", c_char_p),
-        ("least_rung", c_uint32),
-        ("setup_timeout_ms", c_uint32),
-        ("best_rung", c_uint32),
-        ("time_limit_ms", c_uint32),
-        ("memory_limit_bytes", c_uint64),
-        ("process_limit", c_uint32),
-        ("cpu_limit_percent", c_uint32),
-        ("required_limits", c_uint32),
-        ("reserved", c_uint32),
-    ]
-
-
-class orch_proc_opts(Structure):
-    _fields_ = [
-        ("size", c_uint32),
-        ("flags", c_uint32),
-        ("argv", POINTER(c_char_p)),
-        ("envp", POINTER(c_char_p)),
-        ("cwd", c_char_p),
-        ("stdin_fd", c_int32),
-        ("stdout_fd", c_int32),
-        ("stderr_fd", c_int32),
-        ("reserved", c_uint32),
-        ("event", orch_proc_fn),
-        ("userdata", c_void_p),
-        ("destroy", orch_destroy_fn),
-    ]
-
-
-class orch_stop_opts(Structure):
-    _fields_ = [
-        ("size", c_uint32),
-        ("flags", c_uint32),
-        ("grace_ms", c_uint32),
-        ("deadline_ms", c_uint32),
     ]
 
 
@@ -517,10 +518,11 @@ CALLBACKS: Dict[str, Any] = {
     "orch_hand_over_fn": orch_hand_over_fn,
     "orch_record_fn": orch_record_fn,
     "orch_export_fn": orch_export_fn,
-    "orch_revoke_fn": orch_revoke_fn,
-    "orch_operation_fn": orch_operation_fn,
     "orch_proc_fn": orch_proc_fn,
     "orch_death_fn": orch_death_fn,
+    "orch_settle_fn": orch_settle_fn,
+    "orch_revoke_fn": orch_revoke_fn,
+    "orch_operation_fn": orch_operation_fn,
     "orch_sandbox_start_fn": orch_sandbox_start_fn,
     "orch_sandbox_connect_fn": orch_sandbox_connect_fn,
     "orch_job_fn": orch_job_fn,
@@ -540,13 +542,13 @@ STRUCTS: Dict[str, Any] = {
     "orch_query_opts": orch_query_opts,
     "orch_recover_opts": orch_recover_opts,
     "orch_restore_opts": orch_restore_opts,
+    "orch_scope_opts": orch_scope_opts,
+    "orch_proc_opts": orch_proc_opts,
+    "orch_stop_opts": orch_stop_opts,
     "orch_broker_opts": orch_broker_opts,
     "orch_upstream_opts": orch_upstream_opts,
     "orch_principal_opts": orch_principal_opts,
     "orch_grant_opts": orch_grant_opts,
-    "orch_scope_opts": orch_scope_opts,
-    "orch_proc_opts": orch_proc_opts,
-    "orch_stop_opts": orch_stop_opts,
     "orch_sandbox_opts": orch_sandbox_opts,
     "orch_run_opts": orch_run_opts,
     "orch_executor_opts": orch_executor_opts,
@@ -660,28 +662,6 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "orch_restoration_void": (c_uint32, [c_void_p]),
     "orch_restoration_replaced": (c_char_p, [c_void_p]),
     "orch_restoration_text": (c_char_p, [c_void_p]),
-    "orch_broker_opts_init": (None, [POINTER(orch_broker_opts), c_uint32]),
-    "orch_broker_new": (c_int32, [c_void_p, POINTER(orch_broker_opts), POINTER(c_void_p), POINTER(c_void_p)]),
-    "orch_broker_ref": (c_void_p, [c_void_p]),
-    "orch_broker_unref": (c_void_p, [c_void_p]),
-    "orch_upstream_opts_init": (None, [POINTER(orch_upstream_opts), c_uint32]),
-    "orch_broker_set_upstream": (c_int32, [c_void_p, c_char_p, POINTER(orch_upstream_opts), POINTER(c_void_p)]),
-    "orch_broker_set_budget": (c_int32, [c_void_p, c_uint64, c_uint64, c_uint64, POINTER(c_void_p)]),
-    "orch_broker_add_spent": (c_int32, [c_void_p, c_uint64, c_uint64, c_uint64, POINTER(c_void_p)]),
-    "orch_broker_spent": (c_int32, [c_void_p, POINTER(c_uint64), POINTER(c_uint64), POINTER(c_uint64)]),
-    "orch_principal_opts_init": (None, [POINTER(orch_principal_opts), c_uint32]),
-    "orch_principal_new": (c_int32, [c_void_p, POINTER(orch_principal_opts), POINTER(c_void_p), POINTER(c_void_p)]),
-    "orch_principal_ref": (c_void_p, [c_void_p]),
-    "orch_principal_unref": (c_void_p, [c_void_p]),
-    "orch_grant_opts_init": (None, [POINTER(orch_grant_opts), c_uint32]),
-    "orch_principal_grant": (c_int32, [c_void_p, POINTER(orch_grant_opts), POINTER(c_void_p)]),
-    "orch_broker_add_listener": (c_int32, [c_void_p, c_int32, c_void_p, POINTER(c_void_p)]),
-    "orch_principal_revoke": (c_int32, [c_void_p, orch_revoke_fn, c_void_p, orch_destroy_fn, POINTER(c_void_p)]),
-    "orch_principal_spent": (c_int32, [c_void_p, POINTER(c_uint64), POINTER(c_uint64), POINTER(c_uint64)]),
-    "orch_principal_budget_hit": (c_int32, [c_void_p]),
-    "orch_broker_on_operation": (c_int32, [c_void_p, orch_operation_fn, c_void_p, orch_destroy_fn,
-                                 POINTER(c_void_p)]),
-    "orch_broker_probe": (None, [c_void_p, c_void_p, c_void_p]),
     "orch_scope_opts_init": (None, [POINTER(orch_scope_opts), c_uint32]),
     "orch_scope_new": (c_int32, [c_void_p, POINTER(orch_scope_opts), POINTER(c_void_p), POINTER(c_void_p)]),
     "orch_scope_ref": (c_void_p, [c_void_p]),
@@ -707,6 +687,11 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
                         POINTER(c_void_p)]),
     "orch_scope_stop_wait": (c_int32, [c_void_p, POINTER(orch_stop_opts), POINTER(c_void_p), POINTER(c_void_p)]),
     "orch_scope_on_death": (c_int32, [c_void_p, orch_death_fn, c_void_p, orch_destroy_fn, POINTER(c_void_p)]),
+    "orch_scope_add_work": (c_int32, [c_void_p, c_char_p, orch_settle_fn, c_void_p, orch_destroy_fn,
+                            POINTER(c_void_p)]),
+    "orch_settlement_ref": (c_void_p, [c_void_p]),
+    "orch_settlement_unref": (c_void_p, [c_void_p]),
+    "orch_settlement_done": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p)]),
     "orch_death_ref": (c_void_p, [c_void_p]),
     "orch_death_unref": (c_void_p, [c_void_p]),
     "orch_death_verdict": (c_uint32, [c_void_p]),
@@ -723,7 +708,32 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "orch_death_survivor_count": (c_uint32, [c_void_p]),
     "orch_death_survivor": (c_int32, [c_void_p, c_uint32, POINTER(c_int32), POINTER(c_uint64), POINTER(c_char_p),
                             POINTER(c_char_p)]),
+    "orch_death_work_count": (c_uint32, [c_void_p]),
+    "orch_death_work": (c_int32, [c_void_p, c_uint32, POINTER(c_char_p), POINTER(c_uint32), POINTER(c_char_p)]),
     "orch_death_text": (c_char_p, [c_void_p]),
+    "orch_broker_opts_init": (None, [POINTER(orch_broker_opts), c_uint32]),
+    "orch_broker_new": (c_int32, [c_void_p, POINTER(orch_broker_opts), POINTER(c_void_p), POINTER(c_void_p)]),
+    "orch_broker_ref": (c_void_p, [c_void_p]),
+    "orch_broker_unref": (c_void_p, [c_void_p]),
+    "orch_upstream_opts_init": (None, [POINTER(orch_upstream_opts), c_uint32]),
+    "orch_broker_set_upstream": (c_int32, [c_void_p, c_char_p, POINTER(orch_upstream_opts), POINTER(c_void_p)]),
+    "orch_broker_set_budget": (c_int32, [c_void_p, c_uint64, c_uint64, c_uint64, POINTER(c_void_p)]),
+    "orch_broker_add_spent": (c_int32, [c_void_p, c_uint64, c_uint64, c_uint64, POINTER(c_void_p)]),
+    "orch_broker_spent": (c_int32, [c_void_p, POINTER(c_uint64), POINTER(c_uint64), POINTER(c_uint64)]),
+    "orch_principal_opts_init": (None, [POINTER(orch_principal_opts), c_uint32]),
+    "orch_principal_new": (c_int32, [c_void_p, POINTER(orch_principal_opts), POINTER(c_void_p), POINTER(c_void_p)]),
+    "orch_principal_ref": (c_void_p, [c_void_p]),
+    "orch_principal_unref": (c_void_p, [c_void_p]),
+    "orch_grant_opts_init": (None, [POINTER(orch_grant_opts), c_uint32]),
+    "orch_principal_grant": (c_int32, [c_void_p, POINTER(orch_grant_opts), POINTER(c_void_p)]),
+    "orch_broker_add_listener": (c_int32, [c_void_p, c_int32, c_void_p, POINTER(c_void_p)]),
+    "orch_principal_revoke": (c_int32, [c_void_p, orch_revoke_fn, c_void_p, orch_destroy_fn, POINTER(c_void_p)]),
+    "orch_principal_attach": (c_int32, [c_void_p, c_void_p, POINTER(c_void_p)]),
+    "orch_principal_spent": (c_int32, [c_void_p, POINTER(c_uint64), POINTER(c_uint64), POINTER(c_uint64)]),
+    "orch_principal_budget_hit": (c_int32, [c_void_p]),
+    "orch_broker_on_operation": (c_int32, [c_void_p, orch_operation_fn, c_void_p, orch_destroy_fn,
+                                 POINTER(c_void_p)]),
+    "orch_broker_probe": (None, [c_void_p, c_void_p, c_void_p]),
     "orch_sandbox_opts_init": (None, [POINTER(orch_sandbox_opts), c_uint32]),
     "orch_sandbox_new": (c_int32, [c_void_p, POINTER(orch_sandbox_opts), POINTER(c_void_p), POINTER(c_void_p)]),
     "orch_sandbox_ref": (c_void_p, [c_void_p]),

@@ -13,6 +13,7 @@ from .action import Action
 from .context import Context
 from .journal import Journal
 from .recovery import ProbeReply
+from .scope import Scope
 
 
 class Spent(NamedTuple):
@@ -175,6 +176,12 @@ class Principal(_handle.Handle):
                              completion.abandon)
         call("orch_principal_revoke", pointer, _callbacks.REVOKE, key, _callbacks.DESTROY)
         return completion
+
+    def attach(self, scope: Scope) -> None:
+        """Makes its end part of the scope's: it is revoked when that begins, and the certificate says what was cut.
+
+        ClosedError: it is revoked, or the scope's end has begun."""
+        call("orch_principal_attach", self._pointer, scope._pointer)
 
     def spent(self) -> Spent:
         """Settled spending so far."""

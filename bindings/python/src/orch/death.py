@@ -2,7 +2,7 @@
 """Death: the certificate of a scope's end."""
 import ctypes
 from dataclasses import dataclass, field
-from typing import Tuple
+from typing import Optional, Tuple
 
 from ._enums import Verdict, choice
 from ._native import checked, lib, text
@@ -15,6 +15,13 @@ class Survivor:
     start_time_ticks: int
     state: str
     wchan: str
+
+
+@dataclass(frozen=True)
+class HostWork:
+    """What the host did for a scope, and how that ended; outcome None: it did not settle."""
+    what: str
+    outcome: Optional[str]
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,7 @@ class Death:
     requested_at_ms   real time of the request, ms since 1970
     last_death_us, confirmed_us   from the request to the last death, and to its confirmation
     survivors         who lived at the deadline
+    works             what the host did for the scope (Scope.add_work()), and how that ended
     text              the certificate for people
     """
     verdict: Verdict
@@ -45,6 +53,7 @@ class Death:
     last_death_us: int
     confirmed_us: int
     survivors: Tuple[Survivor, ...]
+    works: Tuple[HostWork, ...]
     text: str = field(repr=False)
 
     def __str__(self) -> str:
@@ -57,6 +66,13 @@ def _survivor(pointer: int, index: int) -> Survivor:
     checked(lib.orch_death_survivor(pointer, index, ctypes.byref(pid), ctypes.byref(start), ctypes.byref(state),
                                     ctypes.byref(wchan)), "Death.survivors")
     return Survivor(pid.value, start.value, text(state.value), text(wchan.value))
+
+
+def _work(pointer: int, index: int) -> HostWork:
+    what, settled, outcome = ctypes.c_char_p(), ctypes.c_uint32(), ctypes.c_char_p()
+    checked(lib.orch_death_work(pointer, index, ctypes.byref(what), ctypes.byref(settled), ctypes.byref(outcome)),
+            "Death.works")
+    return HostWork(text(what.value), text(outcome.value) if settled.value else None)
 
 
 def read(pointer: int) -> Death:
@@ -74,6 +90,7 @@ def read(pointer: int) -> Death:
         last_death_us=lib.orch_death_last_death_us(pointer),
         confirmed_us=lib.orch_death_confirmed_us(pointer),
         survivors=tuple(_survivor(pointer, index) for index in range(lib.orch_death_survivor_count(pointer))),
+        works=tuple(_work(pointer, index) for index in range(lib.orch_death_work_count(pointer))),
         text=text(lib.orch_death_text(pointer)))
 
 

@@ -17,6 +17,16 @@ from .death import Death
 File = Union[int, Any, None]
 
 
+class Settlement(_handle.Handle):
+    """The reply that a work on the host owes its scope's certificate. Closed without done(): it did not settle."""
+
+    _noun = "settlement"
+
+    def done(self, outcome: Text) -> None:
+        """The work has ended; `outcome` says how, for the certificate. Error ESTATE: answered before, or too late."""
+        call("orch_settlement_done", self._pointer, encode(outcome))
+
+
 class Proc(_handle.Handle):
     """A program in a scope, made by Scope.spawn() or Sandbox.spawn().
 
@@ -229,6 +239,16 @@ class Scope(_handle.Handle):
         pointer = self._pointer
         key = _callbacks.add(lambda _scope, end: function(death.read(end)))
         call("orch_scope_on_death", pointer, _callbacks.DEATH, key, _callbacks.DESTROY)
+
+    def add_work(self, what: Text, settle: "Callable[[Settlement], Any]") -> None:
+        """Registers work that the host does for the scope, so that its end is part of the scope's.
+
+        When the end begins, asked for or not, `settle` is called once: it ends the work and calls done() of what it
+        gets, then or later. The certificate waits for that, until the deadline; what does not settle is not DEAD.
+        Error ECLOSED: the scope's end has begun; EBUSY: 64 are registered."""
+        context = weakref.ref(self.context)
+        key = _callbacks.add(lambda _scope, reply: settle(Settlement._borrow(reply, context())))
+        call("orch_scope_add_work", self._pointer, encode(what), _callbacks.SETTLE, key, _callbacks.DESTROY)
 
     # --- looking ---------------------------------------------------------------------------------------------------
 

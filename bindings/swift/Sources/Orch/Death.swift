@@ -42,6 +42,8 @@ public struct Death: Sendable, CustomStringConvertible {
     public let lastDeathUs: Int64
     public let confirmedUs: Int64
     public let survivors: [Survivor]
+    /// What the host did for the scope, and how that ended.
+    public let works: [HostWork]
     /// For people, several lines.
     public let text: String
 
@@ -66,6 +68,13 @@ public struct Death: Sendable, CustomStringConvertible {
             var wchan: UnsafePointer<CChar>?
             orch_death_survivor(death, index, &pid, &start, &state, &wchan)
             return Survivor(pid: pid, startTimeTicks: start, state: string(state), wchan: string(wchan))
+        }
+        works = (0..<orch_death_work_count(death)).map { index in
+            var what: UnsafePointer<CChar>?
+            var settled: UInt32 = 0
+            var outcome: UnsafePointer<CChar>?
+            orch_death_work(death, index, &what, &settled, &outcome)
+            return HostWork(what: string(what), outcome: settled == 1 ? string(outcome) : nil)
         }
         text = string(orch_death_text(death))
     }

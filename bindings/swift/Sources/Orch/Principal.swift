@@ -81,6 +81,13 @@ public actor Principal {
         }
     }
 
+    /// Makes the principal's end part of the scope's: it is revoked when that begins, and the certificate says what
+    /// was cut. `ORCH_ECLOSED`: it is revoked, or the scope's end has begun.
+    public func attach(to scope: Scope) throws(OrchError) {
+        try handle.requireSameContext(as: scope.handle, "the scope")
+        try check { orch_principal_attach(handle.pointer, scope.handle.pointer, $0) }
+    }
+
     /// Ends the principal and waits for it: listener closed, connections cut, operations in flight settled or
     /// unknown. It can not be taken back: in a cancelled task it goes on too.
     @discardableResult
