@@ -18,13 +18,26 @@ typedef struct orch_scope orch_scope;
 typedef struct orch_proc orch_proc;
 typedef struct orch_death orch_death;
 
-/* The ladder, best last. A scope never gets a lower rung than orch_scope_opts.least_rung. */
 /*
- * Best effort, and never proof. macOS: what descends from the scope's programs, found in lists of all processes;
- * no init and no PID namespace. Not built on Linux in 0.1.
+ * The ladder, best last. A scope gets the best rung between orch_scope_opts.least_rung and .best_rung that the host
+ * has, and never a lower one. On the lower two a supervisor takes init's place: programs are in the host's PID
+ * namespace and see the host's /proc, nothing limits their number, and as they have the host application's uid they can
+ * signal it, orch-reaper and the supervisor (which they can not trace, unless they are root).
+ */
+/*
+ * Best effort, and never proof: a scope in which a program ran is certified UNVERIFIABLE at best. Linux: what descends
+ * from the supervisor, a subreaper (prctl(2)); a program that enters a foreign PID namespace of its user by setns(2) and
+ * forks twice is lost. A supervisor that is killed leaves its descendants to orch-reaper, which kills them; if both are
+ * killed at once nobody does. macOS: what descends from the scope's programs, found in lists of all processes; no
+ * supervisor and no PID namespace.
  */
 #define ORCH_RUNG_SUBREAPER 1u
-#define ORCH_RUNG_CGROUP 2u        /* cgroup v2 leaf alone; not built in 0.1 */
+/*
+ * A cgroup v2 leaf alone. DEAD is proved by "populated 0". A program that may write the cgroup above (it has the host
+ * application's uid, so it may) can leave it on purpose: whoever only did that is still found by descent, killed, and
+ * makes the certificate UNVERIFIABLE; who left by descent as well is lost.
+ */
+#define ORCH_RUNG_CGROUP 2u
 #define ORCH_RUNG_PIDNS 3u         /* PID namespace with our init */
 #define ORCH_RUNG_CGROUP_PIDNS 4u  /* the same inside a cgroup v2 leaf of ours */
 
@@ -52,7 +65,7 @@ struct orch_scope_opts {
 ORCH_API void orch_scope_opts_init(struct orch_scope_opts *opts, uint32_t size);
 
 /*
- * Makes a scope for **unsandboxed** programs: same user, same files, own PID namespace. (A sandbox makes
+ * Makes a scope for **unsandboxed** programs: same user, same files, own PID namespace where the rung has one. (A sandbox makes
  * its own scope, see <orch/sandbox.h>.) Returns at once: the namespace is set up in the background, and a
  * failure is reported to each program spawned in it and by orch_scope_start_wait(). An ordinary user's scope
  * has at most 4096 processes and threads, zombies included (RLIMIT_NPROC in its user namespace; for root the
@@ -78,13 +91,13 @@ ORCH_API int32_t orch_scope_start_wait(orch_scope *scope, int64_t timeout_ms, or
 
 /* The random name ("orch-" and 16 hexadecimal digits). Valid while the scope lives. Since 0.1. */
 ORCH_API const char *orch_scope_name(const orch_scope *scope);
-/* ORCH_RUNG_* reached, or 0 while it is not set up. Since 0.1. */
+/* ORCH_RUNG_* reached, or 0 while it is not set up. Why it is not a better one is in the context's log. Since 0.1. */
 ORCH_API uint32_t orch_scope_rung(const orch_scope *scope);
-/* Host pid of the scope's init, or 0. Since 0.1. */
+/* Host pid of the scope's init, or of its supervisor on the lower two rungs; or 0. Since 0.1. */
 ORCH_API int32_t orch_scope_init_pid(const orch_scope *scope);
-/* Inode number of the scope's PID namespace (/proc/PID/ns/pid), or 0. Since 0.1. */
+/* Inode number of the scope's PID namespace (/proc/PID/ns/pid), or 0: it has none. Since 0.1. */
 ORCH_API uint64_t orch_scope_pidns_inode(const orch_scope *scope);
-/* Absolute path of the scope's cgroup v2 leaf, or "" on the PIDNS rung. Since 0.1. */
+/* Absolute path of the scope's cgroup v2 leaf, or "" on the rungs without. Since 0.1. */
 ORCH_API const char *orch_scope_cgroup(const orch_scope *scope);
 
 /* What happened to a program. Exactly one of FAILED and EXITED comes, after at most one STARTED. */
@@ -126,7 +139,7 @@ ORCH_API int32_t orch_scope_spawn(orch_scope *scope, const struct orch_proc_opts
 				  orch_proc **ret_proc, orch_error **reterr);
 ORCH_API orch_proc *orch_proc_ref(orch_proc *proc);
 ORCH_API orch_proc *orch_proc_unref(orch_proc *proc);
-/* Pid inside the scope's PID namespace (macOS: the host's), or 0. Since 0.1. */
+/* Pid inside the scope's PID namespace (without one: the host's), or 0. Since 0.1. */
 ORCH_API int32_t orch_proc_pid(const orch_proc *proc);
 /* 0..255, or -1: has not exited, did not start, or was ended by a signal. Since 0.1. */
 ORCH_API int32_t orch_proc_exit_code(const orch_proc *proc);

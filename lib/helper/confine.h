@@ -15,7 +15,7 @@ struct setup_error {
 	int32_t code;      /* ORCH_E* */
 	int32_t os_errno;
 	char step[48];     /* "mount.proc", "userns.map" */
-	char message[256]; /* what, to what, what to do; without the errno's text */
+	char message[512]; /* what, to what, what to do; without the errno's text */
 };
 
 struct confine;

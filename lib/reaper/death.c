@@ -14,6 +14,7 @@ struct orch_death {
 	char *text;
 	uint64_t pidns_inode;
 	uint32_t rung;
+	bool by_lineage; /* no supervisor either: macOS */
 	uint32_t alive;
 	int64_t requested_ms;
 	int64_t last_death_us;
@@ -43,15 +44,23 @@ static char *take(struct orch_buf *buf)
 	return buf->data ? buf->data : strdup("");
 }
 
-static char *mechanism_text(uint32_t flags)
+static char *mechanism_text(uint32_t rung, uint32_t flags)
 {
+	bool has_pidns = rung == 0 || rung >= ORCH_RUNG_PIDNS;
 	struct orch_buf buf = {0};
 	add_part(&buf, flags & WIRE_DEATH_NEVER_STOOD, "ended in set-up");
-	add_part(&buf, flags & WIRE_DEATH_SELF, "init ended by itself or was killed from outside");
+	add_part(&buf, flags & WIRE_DEATH_SELF,
+		 has_pidns ? "init ended by itself or was killed from outside"
+			   : "the scope's supervisor was killed, by its load or from outside");
 	add_part(&buf, flags & WIRE_DEATH_TERMINATED, "SIGTERM to every process and grace");
 	add_part(&buf, flags & WIRE_DEATH_CGROUP_KILL, "cgroup.kill");
 	add_part(&buf, flags & WIRE_DEATH_INIT_KILLED,
-		 "SIGKILL to the PID namespace's init by pidfd");
+		 has_pidns ? "SIGKILL to the PID namespace's init by pidfd" : "SIGKILL to the scope's supervisor by pidfd");
+	add_part(&buf, flags & WIRE_DEATH_SWEPT,
+		 "by the scope's supervisor SIGKILL to its children, SIGSTOP to what descends from them, until none was left");
+	add_part(&buf, flags & WIRE_DEATH_ADOPTED,
+		 "SIGKILL by orch-reaper, which became the parent of what the supervisor left");
+	add_part(&buf, flags & WIRE_DEATH_LEFT, "SIGKILL to descendants that had left the cgroup");
 	add_part(&buf, flags & WIRE_DEATH_UID_KILLED, "SIGKILL to every process of the scope's own uid");
 	add_part(&buf, flags & WIRE_DEATH_LINEAGE_KILLED,
 		 "SIGKILL to every descendant that was found and to their process groups");
@@ -59,16 +68,20 @@ static char *mechanism_text(uint32_t flags)
 	return take(&buf);
 }
 
-static char *proof_text(const struct death_facts *facts)
+static char *proof_text(uint32_t rung, const struct death_facts *facts)
 {
+	bool has_pidns = rung == 0 || rung >= ORCH_RUNG_PIDNS;
 	struct orch_buf buf = {0};
 	bool dead = facts->verdict == ORCH_DEATH_DEAD;
 	add_part(&buf, dead && facts->flags & (WIRE_DEATH_NEVER_STOOD | WIRE_DEATH_UNUSED),
 		 "no program had been started");
 	add_part(&buf, facts->flags & WIRE_DEATH_INIT_REAPED,
-		 "waitid() on init returned, so its PID namespace is empty");
+		 has_pidns ? "waitid() on init returned, so its PID namespace is empty"
+			   : "the scope's supervisor is reaped and left no child behind");
 	add_part(&buf, facts->host_proof,
-		 "the host's pidfd of init reports its end, so its PID namespace is empty");
+		 has_pidns ? "the host's pidfd of init reports its end, so its PID namespace is empty"
+			   : "the host's pidfd of the supervisor reports its end");
+	add_part(&buf, facts->flags & WIRE_DEATH_CHILDLESS, "waitid() in the supervisor said that no descendant was left");
 	add_part(&buf, facts->flags & WIRE_DEATH_CGROUP_EMPTY, "cgroup.events says populated 0");
 	add_part(&buf, facts->flags & WIRE_DEATH_CGROUP_GONE, "the cgroup leaf is removed");
 	add_part(&buf, facts->flags & WIRE_DEATH_UID_EMPTY,
@@ -99,6 +112,9 @@ static char *whole_text(const struct orch_death *death)
 	if (death->rung == ORCH_RUNG_SUBREAPER) {
 		orch_buf_puts(&buf, ", members found by descent\n");
 		orch_buf_printf(&buf, "  requested  %s, %u known to live\n", when, death->alive);
+	} else if (death->rung == ORCH_RUNG_CGROUP) {
+		orch_buf_puts(&buf, ", members of its cgroup\n");
+		orch_buf_printf(&buf, "  requested  %s, %u alive besides the supervisor\n", when, death->alive);
 	} else {
 		orch_buf_printf(&buf, ", PID namespace %llu\n", (unsigned long long)death->pidns_inode);
 		orch_buf_printf(&buf, "  requested  %s, %u alive besides init\n", when, death->alive);
@@ -111,7 +127,7 @@ static char *whole_text(const struct orch_death *death)
 	add_time(&buf, "  last death", death->last_death_us);
 	add_time(&buf, ", confirmed", death->confirmed_us);
 	orch_buf_puts(&buf, " after the request\n");
-	const char *format = death->rung == ORCH_RUNG_SUBREAPER
+	const char *format = death->by_lineage
 				 ? "  survivor   pid %d, started %llu us after 1970, state %s, named %s\n"
 				 : "  survivor   pid %d, started at tick %llu, state %s, in %s\n";
 	for (uint32_t i = 0; i < death->survivor_count; i++)
@@ -157,16 +173,17 @@ orch_death *death_new(struct orch_scope *scope, const struct death_facts *facts)
 	death->verdict = facts->verdict;
 	death->scope = strdup(scope->name);
 	death->label = strdup(scope->label);
-	death->mechanism = mechanism_text(facts->flags);
+	death->mechanism = mechanism_text(scope->rung, facts->flags);
 	/* By descent: whoever had run was dead before anybody looked. */
 	if (death->mechanism && !death->mechanism[0] && scope->rung == ORCH_RUNG_SUBREAPER) {
 		free(death->mechanism);
 		death->mechanism = strdup("nobody was found to be killed");
 	}
-	death->proof = proof_text(facts);
+	death->proof = proof_text(scope->rung, facts);
 	death->reason = strdup(facts->reason);
 	death->pidns_inode = scope->pidns_inode;
 	death->rung = scope->rung;
+	death->by_lineage = scope->rung == ORCH_RUNG_SUBREAPER && !scope->init_pid;
 	death->alive = facts->alive;
 	death->requested_ms = facts->requested_ms;
 	death->last_death_us = facts->last_death_us;

@@ -166,6 +166,8 @@ void judge_begin(struct orch_scope *scope);
 void judge_look(struct orch_scope *scope);
 /* A program runs: remembered where the host would have to find the members by descent. */
 void judge_note_program(struct orch_scope *scope, int32_t pid);
+/* The least rung on which a confinement can be entered. */
+uint32_t judge_confined_rung(void);
 void judge_free(struct orch_scope *scope);
 
 struct orch_proc {

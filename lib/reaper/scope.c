@@ -525,8 +525,7 @@ void scope_hear(struct orch_scope *scope, struct wire_packet *packet)
 		hear_death(scope, message);
 		break;
 	case WIRE_NOTE:
-		orch_ctx_logf(scope->ctx, ORCH_LOG_NOTICE, "%s: rung PIDNS: %s", scope->name,
-			      message->text);
+		orch_ctx_logf(scope->ctx, ORCH_LOG_NOTICE, "%s: %s", scope->name, message->text);
 		break;
 	default:
 		break;
@@ -623,6 +622,17 @@ static int32_t check_opts(struct orch_scope_opts *opts, orch_error **reterr)
 	return 0;
 }
 
+/* What confines stands on namespaces; macOS has none, and its one rung for all. */
+static int32_t check_confined_rung(const struct orch_scope_opts *opts, orch_error **reterr)
+{
+	if (opts->best_rung && opts->best_rung < judge_confined_rung())
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_scope_opts.best_rung %u has no PID namespace, and a sandbox needs one: "
+				 "ORCH_RUNG_PIDNS or better",
+				 opts->best_rung);
+	return 0;
+}
+
 int32_t orch_scope_new_confined(orch_ctx *ctx, const struct orch_scope_opts *opts,
 				const struct orch_confinement *confinement, orch_scope **ret_scope,
 				orch_error **reterr)
@@ -637,6 +647,8 @@ int32_t orch_scope_new_confined(orch_ctx *ctx, const struct orch_scope_opts *opt
 	if (!ret_scope)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "ret_scope is NULL");
 	code = check_opts(&known, reterr);
+	if (code == 0 && confinement)
+		code = check_confined_rung(&known, reterr);
 	if (code < 0)
 		return code;
 	code = reaper_get(ctx, &reaper, reterr);

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* Raised with every change of a frame or of a message's meaning. */
-#define WIRE_VERSION 3u
+#define WIRE_VERSION 4u
 
 #define WIRE_FDS_MAX 4
 #define WIRE_STEP_MAX 64
@@ -47,6 +47,7 @@ enum wire_type {
 
 	/* Helper to init. */
 	WIRE_TERMINATE, /* SIGTERM to everybody; WIRE_EMPTY when nobody is left */
+	WIRE_SWEEP,	/* to a supervisor: end all descendants; WIRE_EMPTY when none is left, and it ends */
 
 	/* Set-up process or init to helper. */
 	WIRE_READY,	   /* number: inode of the PID namespace; WIRE_LISTENER: fd the listener */
@@ -94,6 +95,15 @@ enum wire_type {
 #define WIRE_DEATH_UID_KILLED 512u     /* SIGKILL to every process of the scope's own uid, by one of them */
 #define WIRE_DEATH_UID_EMPTY 1024u     /* twice in a row no process had the scope's own uid */
 #define WIRE_DEATH_UNUSED 2048u	       /* it stood, and no program was started */
+#define WIRE_DEATH_SWEPT 0x1000u       /* by descent: SIGKILL to the supervisor's children, SIGSTOP to theirs, until none was left */
+#define WIRE_DEATH_CHILDLESS 0x2000u   /* the supervisor had no child any more, dead or alive */
+#define WIRE_DEATH_ADOPTED 0x4000u     /* the supervisor ended first: its descendants became the helper's, which killed them */
+#define WIRE_DEATH_LEFT 0x8000u	       /* descendants were found outside of the scope's cgroup, and killed */
+
+/* The reason of a verdict where the members are what descends from a supervisor (Linux). */
+#define WIRE_BY_SUBREAPER                                                                          \
+	"descent can be left: a program that enters a foreign PID namespace of its user (setns) and forks twice has " \
+	"another parent; every descendant that was found is dead"
 
 /* The reason of a verdict where members are found by descent. */
 #define WIRE_BY_DESCENT                                                                            \

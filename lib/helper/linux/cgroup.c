@@ -137,6 +137,7 @@ static void keeper_start(struct cgroup_base *base)
 		return;
 	pid_t pid = clone_process(0, SIGCHLD, -1, &base->keeper_pidfd, NULL);
 	if (pid != 0) {
+		base->keeper_pid = pid;
 		close(pair[1]);
 		base->keeper_fd = pair[0];
 		if (pid < 0)

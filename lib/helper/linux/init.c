@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
@@ -15,6 +16,7 @@
 
 #include <orch/error.h>
 
+#include "../../reaper/linux/census.h"
 #include "linux.h"
 
 /* Reaps per round: a fork bomb must not keep init from its socket. */
@@ -22,6 +24,13 @@
 #define REQUESTS 32
 #define CONNECTS_MAX 64
 #define CONNECT_MS 5000
+/* SIGTERM goes to so many members of a cgroup at most. */
+#define TERMINATED_MOST 16384u
+#define LEAF_LOOK_MS 20
+/* A supervisor in a cgroup that lost its helper ends descendants for so long before it ends its cgroup, and itself. */
+#define LEAF_SWEEP_US 500000
+/* Longest pause of a sweep that waits for killed processes to end. */
+#define SWEEP_WAIT_MS 64
 
 struct child {
 	uint32_t subject;
@@ -38,6 +47,8 @@ struct connecting {
 
 struct init {
 	int control_fd;
+	uint32_t rung;
+	int leaf_fd;
 	struct confine *confine;
 	struct child *children;
 	size_t child_count, child_capacity;
@@ -46,20 +57,30 @@ struct init {
 	struct pollfd *polls; /* control, children, connects */
 	bool terminating;
 	bool more_to_reap;
+	bool childless;
+	bool sweeping; /* was told to end all */
+	bool lost; /* the helper is gone */
 };
 
-/* The helper is gone: the kernel kills the namespace with its init. */
-static _Noreturn void end(void)
+static bool has_pidns(const struct init *init)
 {
-	_exit(0);
+	return init->rung >= ORCH_RUNG_PIDNS;
+}
+
+/* The helper is gone: the kernel kills the namespace with its init; without one there is work left. */
+static void end(struct init *init)
+{
+	if (has_pidns(init))
+		_exit(0);
+	init->lost = true;
 }
 
 static void report(struct init *init, struct wire_packet *packet)
 {
 	/* Blocking is fine: only the helper could be slow, and when it dies this ends with EPIPE.
 	 */
-	if (wire_send(init->control_fd, packet) == -EPIPE)
-		end();
+	if (!init->lost && wire_send(init->control_fd, packet) == -EPIPE)
+		end(init);
 	wire_packet_close(packet);
 }
 
@@ -75,6 +96,69 @@ static void report_failure(struct init *init, enum wire_type type, uint32_t subj
 }
 
 /* --- programs -------------------------------------------------------------------------- */
+
+/* --- without a PID namespace ----------------------------------------------------------- */
+
+/* The line "0::/path" of /proc/PID/cgroup. */
+static bool read_cgroup(pid_t pid, char *text, size_t size)
+{
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+	FILE *groups = fopen(path, "re");
+	bool found = false;
+	while (groups && !found && fgets(text, (int)size, groups))
+		found = strncmp(text, "0::", 3) == 0;
+	if (groups)
+		fclose(groups);
+	text[strcspn(text, "\n")] = '\0';
+	return found;
+}
+
+/*
+ * SIGTERM to `pid` if it is in the own cgroup or below. The pidfd comes first: if the pid is a member's after that, the
+ * pidfd's process is that member, or dead.
+ */
+static void signal_member(pid_t pid)
+{
+	char own[PATH_MAX], other[PATH_MAX];
+	_cleanup_fd_ int pidfd = pidfd_open_(pid);
+	if (pidfd < 0 || !read_cgroup(getpid(), own, sizeof(own)) || !read_cgroup(pid, other, sizeof(other)))
+		return;
+	size_t length = strlen(own);
+	if (strncmp(own, other, length) != 0 || (other[length] && other[length] != '/'))
+		return;
+	pidfd_signal(pidfd, SIGTERM);
+	pidfd_signal(pidfd, SIGCONT);
+}
+
+/* Members of the cgroup besides this process; those of them that are signalled are sure to be members. */
+static unsigned leaf_members(struct init *init, bool signal)
+{
+	int fd = openat(init->leaf_fd, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+	FILE *members = fd >= 0 ? fdopen(fd, "re") : NULL;
+	unsigned count = 0;
+	int pid;
+	if (!members) {
+		close_fd(&fd);
+		return 0;
+	}
+	/* Bounded, as a fork bomb makes entries as fast as they are read. 0: of a PID namespace that is not seen here. */
+	while (count < TERMINATED_MOST && fscanf(members, "%d", &pid) == 1) {
+		if (pid == getpid())
+			continue;
+		count++;
+		if (signal && pid > 0)
+			signal_member(pid);
+	}
+	fclose(members);
+	return count;
+}
+
+/* May a grace end early? A cgroup can have members that do not descend from this process. */
+static bool is_alone(struct init *init)
+{
+	return init->leaf_fd < 0 || leaf_members(init, false) == 0;
+}
 
 static bool reserve_child(struct init *init)
 {
@@ -159,21 +243,29 @@ static void child_ended(struct init *init, size_t index, const siginfo_t *status
 	init->children[index] = init->children[--init->child_count];
 }
 
-static void reap(struct init *init)
+static void report_empty(struct init *init)
 {
+	struct wire_packet packet = wire_packet(WIRE_EMPTY, 0, 0);
+	init->terminating = false;
+	report(init, &packet);
+}
+
+/* Number of processes, bounded. */
+static unsigned reap(struct init *init)
+{
+	unsigned round;
 	init->more_to_reap = false;
-	for (int round = 0; round < REAPS; round++) {
+	for (round = 0; round < REAPS; round++) {
 		siginfo_t status = {0};
 		if (waitid(P_ALL, 0, &status, WEXITED | WNOHANG | __WALL) < 0) {
-			if (errno == ECHILD && init->terminating) {
-				struct wire_packet packet = wire_packet(WIRE_EMPTY, 0, 0);
-				init->terminating = false;
-				report(init, &packet);
-			}
-			return;
+			init->childless = errno == ECHILD;
+			if (init->childless && init->terminating && is_alone(init))
+				report_empty(init);
+			return round;
 		}
+		init->childless = false;
 		if (status.si_pid == 0)
-			return;
+			return round;
 		for (size_t i = 0; i < init->child_count; i++)
 			if (init->children[i].pid == status.si_pid) {
 				child_ended(init, i, &status);
@@ -181,6 +273,7 @@ static void reap(struct init *init)
 			}
 	}
 	init->more_to_reap = true;
+	return round;
 }
 
 static void send_signal(struct init *init, uint32_t subject, int signal)
@@ -194,8 +287,49 @@ static void send_signal(struct init *init, uint32_t subject, int signal)
 static void terminate(struct init *init)
 {
 	init->terminating = true;
-	kill(-1, SIGTERM);
-	kill(-1, SIGCONT);
+	switch (init->rung) {
+	case ORCH_RUNG_SUBREAPER:
+		sweep_terminate();
+		break;
+	case ORCH_RUNG_CGROUP:
+		leaf_members(init, true);
+		break;
+	default:
+		kill(-1, SIGTERM);
+		kill(-1, SIGCONT);
+	}
+}
+
+static void wait_for_children(const sigset_t *waiting, long ms)
+{
+	ppoll(NULL, 0, &(struct timespec){.tv_nsec = ms * 1000000}, waiting);
+}
+
+/* Ends all that descends from this process, then this process. */
+static _Noreturn void sweep_and_end(struct init *init, const sigset_t *waiting)
+{
+	struct sweep sweep = {0};
+	int64_t end_us = now_us() + LEAF_SWEEP_US;
+	long wait_ms = 1;
+	reap(init);
+	/* The cgroup has a surer end: the sweep is for what left it. */
+	while (!init->childless && (init->leaf_fd < 0 || now_us() < end_us)) {
+		sweep_round(&sweep);
+		unsigned reaped = 0;
+		for (unsigned i = 0; i < SWEEP_MOST / REAPS && (i == 0 || init->more_to_reap); i++)
+			reaped += reap(init);
+		wait_ms = reaped ? 1 : wait_ms;
+		if (reaped || init->childless)
+			continue;
+		wait_for_children(waiting, wait_ms);
+		if (wait_ms < SWEEP_WAIT_MS)
+			wait_ms *= 2;
+	}
+	if (init->childless)
+		report_empty(init);
+	if (init->leaf_fd >= 0)
+		leaf_kill(init->leaf_fd);
+	_exit(0);
 }
 
 /* --- connections ----------------------------------------------------------------------- */
@@ -272,8 +406,10 @@ static void take_requests(struct init *init)
 			report_failure(init, WIRE_FAILED, packet.message.subject, &failure);
 			continue;
 		}
-		if (error)
-			end();
+		if (error) {
+			end(init);
+			return;
+		}
 		switch (packet.message.type) {
 		case WIRE_SPAWN:
 			spawn(init, &packet);
@@ -286,6 +422,9 @@ static void take_requests(struct init *init)
 			break;
 		case WIRE_TERMINATE:
 			terminate(init);
+			break;
+		case WIRE_SWEEP:
+			init->sweeping = true;
 			break;
 		default:
 			break;
@@ -303,7 +442,8 @@ static int poll_timeout(const struct init *init)
 {
 	if (init->more_to_reap)
 		return 0;
-	int64_t timeout = -1, now = now_us();
+	/* The end of a member that is no child is no event here. */
+	int64_t timeout = init->terminating && init->leaf_fd >= 0 ? LEAF_LOOK_MS : -1, now = now_us();
 	for (size_t i = 0; i < init->connect_count; i++) {
 		int64_t left = init->connects[i].due_us - now;
 		left = left < 0 ? 0 : left / 1000 + 1;
@@ -313,7 +453,7 @@ static int poll_timeout(const struct init *init)
 	return (int)timeout;
 }
 
-static void loop(struct init *init, const sigset_t *waiting)
+static _Noreturn void loop(struct init *init, const sigset_t *waiting)
 {
 	for (;;) {
 		size_t children = init->child_count, connects = init->connect_count;
@@ -330,7 +470,7 @@ static void loop(struct init *init, const sigset_t *waiting)
 		int ready = ppoll(init->polls, 1 + children + connects, timeout < 0 ? NULL : &wait,
 				  waiting);
 		if (ready < 0 && errno != EINTR)
-			end();
+			end(init);
 		if (ready >= 0) {
 			check_connects(init, init->polls + 1 + children, connects);
 			for (size_t i = 0; i < children; i++)
@@ -340,6 +480,8 @@ static void loop(struct init *init, const sigset_t *waiting)
 				take_requests(init);
 		}
 		reap(init);
+		if (init->sweeping || init->lost)
+			sweep_and_end(init, waiting);
 	}
 }
 
@@ -349,16 +491,21 @@ static uint64_t own_pidns(void)
 	return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
 }
 
-void init_run(int control_fd, int listener_fd, struct confine *confine)
+void init_run(const struct init_opts *opts)
 {
-	struct init init = {.control_fd = control_fd, .confine = confine};
+	struct init init = {.control_fd = opts->control_fd,
+			    .rung = opts->rung,
+			    .leaf_fd = opts->leaf_fd,
+			    .confine = opts->confine};
 	struct sigaction action = {.sa_handler = on_child, .sa_flags = SA_NOCLDSTOP};
 	sigset_t blocked, waiting;
 
 	setsid();
-	prctl(PR_SET_NAME, "orch-init");
-	/* Convenience only: the proof of liveness is the end of the socket. */
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, has_pidns(&init) ? INIT_NAME : SUPERVISOR_NAME);
+	/* Convenience only: the proof of liveness is the end of the socket. A supervisor has to outlive the helper. */
+	prctl(PR_SET_PDEATHSIG, has_pidns(&init) ? SIGKILL : 0);
+	if (!has_pidns(&init))
+		prctl(PR_SET_CHILD_SUBREAPER, 1);
 	/* Before any load runs, and after the uid map was written, which it would forbid: nobody
 	 * inside may trace init or look into its /proc/1/fd. */
 	prctl(PR_SET_DUMPABLE, 0);
@@ -367,17 +514,16 @@ void init_run(int control_fd, int listener_fd, struct confine *confine)
 	sigaddset(&blocked, SIGCHLD);
 	sigprocmask(SIG_SETMASK, &blocked, NULL);
 	sigaction(SIGCHLD, &action, NULL);
-	fcntl(control_fd, F_SETFD, FD_CLOEXEC);
+	fcntl(init.control_fd, F_SETFD, FD_CLOEXEC);
 	if (!reserve_child(&init))
-		end();
+		_exit(1);
 
 	struct wire_packet ready = wire_packet(WIRE_READY, 0, 0);
-	ready.message.number[0] = own_pidns();
-	if (listener_fd >= 0) {
+	ready.message.number[0] = has_pidns(&init) ? own_pidns() : 0;
+	if (opts->listener_fd >= 0) {
 		ready.message.flags = WIRE_LISTENER;
-		ready.fds[ready.fd_count++] = listener_fd;
+		ready.fds[ready.fd_count++] = opts->listener_fd;
 	}
 	report(&init, &ready);
 	loop(&init, &waiting);
-	end();
 }

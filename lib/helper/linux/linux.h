@@ -3,9 +3,11 @@
 #define ORCH_HELPER_LINUX_H
 
 /*
- * A scope is a PID namespace: orch-reaper is the parent of its init, what may block runs in the scope's set-up process
- * (setup.c) or inside the scope (init.c, program.c).
+ * A scope is a PID namespace, a cgroup, both, or what descends from a process: orch-reaper is the parent of its init,
+ * what may block runs in the scope's set-up process (setup.c) or inside the scope (init.c, program.c).
  */
+
+#include <orch/scope.h>
 
 #include "../helper.h"
 
@@ -24,6 +26,7 @@ struct cgroup_base {
 	char path[WIRE_TEXT_MAX - 32];
 	char reason[256]; /* why there is none */
 	int keeper_fd;	  /* its closing wakes the keeper */
+	pid_t keeper_pid; /* valid while keeper_pidfd >= 0 */
 	int keeper_pidfd;
 };
 
@@ -52,6 +55,7 @@ struct setup_request {
 	int spec_fd;	/* -1: a plain scope */
 	uint32_t host_uid;
 	int cgroup_fd;		  /* -1: none */
+	uint32_t rung;		  /* ORCH_RUNG_* to build */
 	struct rlimit open_files; /* what the host had */
 	struct setup_page *page;
 };
@@ -59,10 +63,49 @@ struct setup_request {
 /* Pid, pidfd of the set-up process; a negative errno on failure. */
 int setup_start(const struct setup_request *request, pid_t *ret_pid, int *ret_pidfd);
 
-/* --- init.c: PID 1 of a scope ---------------------------------------------------------- */
+/* --- init.c: PID 1 of a scope, or its supervisor --------------------------------------- */
 
-/* `confine` is NULL in a plain scope. Never returns. */
-_Noreturn void init_run(int control_fd, int listener_fd, struct confine *confine);
+/*
+ * Without a PID namespace the same loop runs in the host's, as a supervisor: a subreaper, so that everything that
+ * descends from it stays its own. It can be killed by what it supervises, which has the same uid.
+ */
+#define INIT_NAME "orch-init"
+#define SUPERVISOR_NAME "orch-supervisor"
+/* Of a process that is to be one of these, and of the helper itself. */
+#define HELPER_NAME "orch-reaper"
+
+struct init_opts {
+	int control_fd;
+	int listener_fd; /* -1: none */
+	int leaf_fd;	 /* ORCH_RUNG_CGROUP: the leaf it is in, without the helper's lock; else -1 */
+	uint32_t rung;
+	struct confine *confine; /* NULL in a plain scope */
+};
+_Noreturn void init_run(const struct init_opts *opts);
+
+/* --- sweep.c: ends what descends from this process -------------------------------------- */
+
+/* How long one look at all descendants may take. */
+#define SWEEP_HOLD_US 50000
+/* They are looked at in each so many rounds. */
+#define SWEEP_HOLD_ROUNDS 16
+/* Children that one round kills at most. */
+#define SWEEP_MOST 4096u
+
+/* Zero-initialise. */
+struct sweep {
+	unsigned rounds;
+};
+
+/*
+ * SIGKILL to all own children, whose pids nobody else can free; and SIGSTOP, now and then, to what descends from them:
+ * it becomes a child as its parents die. The caller reaps in between, and ends when it has no child any more.
+ */
+void sweep_round(struct sweep *sweep);
+/* Only the SIGSTOP, and not to these and theirs. */
+void sweep_hold(const pid_t *but, size_t but_count);
+/* SIGTERM and SIGCONT to all that is there now. */
+void sweep_terminate(void);
 
 /* --- the seam to confine-*.c ------------------------------------------------------------ */
 

@@ -4,16 +4,31 @@
 #include <string.h>
 
 #include "../../reaper/linux/census.h"
+#include "../../reaper/linux/descent.h"
 #include "scope.h"
 
 #define SURVIVORS_MAX 64
+
+/* The supervisor knows whose parent it is; killing it would only make them all the helper's. */
+static void ask_to_sweep(struct scope *scope)
+{
+	if (scope->control_fd < 0 || scope->init_fd < 0)
+		return;
+	struct wire_packet packet = wire_packet(WIRE_SWEEP, 0, 0);
+	if (!(scope->proof & WIRE_DEATH_SWEPT) && wire_queue_add(&scope->to_init, &packet) == 0)
+		scope->proof |= WIRE_DEATH_SWEPT;
+	/* Its load may have stopped it. */
+	pidfd_signal(scope->init_fd, SIGCONT);
+}
 
 void scope_strike(struct scope *scope)
 {
 	scope_adopt_init(scope);
 	if (scope->setup_fd >= 0)
 		pidfd_signal(scope->setup_fd, SIGKILL);
-	if (scope_kill_init(scope))
+	if (scope_has_to_sweep(scope))
+		ask_to_sweep(scope);
+	else if (scope_kill_init(scope))
 		scope->proof |= WIRE_DEATH_INIT_KILLED;
 	if (scope->cgroup_fd >= 0 && leaf_kill(scope->cgroup_fd) == 0)
 		scope->proof |= WIRE_DEATH_CGROUP_KILL;
@@ -23,7 +38,24 @@ void scope_kill(struct scope *scope)
 {
 	scope_strike(scope);
 	scope->state = KILLING;
-	scope->due_us = now_us() + LOOK_US;
+	scope->due_us = now_us() + (scope_has_to_sweep(scope) ? WAKE_US : LOOK_US);
+}
+
+void scope_look_again(struct scope *scope, int64_t delay_us)
+{
+	bool sweeps = scope_has_to_sweep(scope) && !scope->init_reaped;
+	if (sweeps)
+		ask_to_sweep(scope);
+	scope->due_us = now_us() + (sweeps && delay_us < WAKE_US ? WAKE_US : delay_us);
+}
+
+static void take_census(const struct scope *scope, struct census *census, pid_t but, uint32_t most)
+{
+	/* A namespace whose init was reaped is gone, and its number may be another's by now. */
+	if (scope->rung == ORCH_RUNG_SUBREAPER)
+		census_take_descent(census, scope->init_reaped ? 0 : scope->init_pid, NULL, 0, most);
+	else
+		census_take(census, scope->init_reaped ? 0 : scope->pidns_inode, scope->cgroup_fd, but, most);
 }
 
 void scope_begin_end(struct scope *scope, int64_t grace_ms, int64_t deadline_us,
@@ -36,8 +68,7 @@ void scope_begin_end(struct scope *scope, int64_t grace_ms, int64_t deadline_us,
 		if (scope->state == SETTING_UP)
 			scope->proof |= WIRE_DEATH_NEVER_STOOD;
 		else {
-			census_take(&census, scope->pidns_inode, scope->cgroup_fd, scope->init_pid,
-				    0);
+			take_census(scope, &census, scope->init_pid, 0);
 			scope->alive = census.count;
 			census_free(&census);
 		}
@@ -96,6 +127,25 @@ void scope_send_death(struct helper *helper, struct scope *scope, uint32_t verdi
 	host_send(helper, &packet);
 }
 
+void scope_certify_dead(struct helper *helper, struct scope *scope)
+{
+	const char *reason = "";
+	uint32_t verdict = ORCH_DEATH_DEAD;
+	if (scope->rung == ORCH_RUNG_SUBREAPER && !scope->used) {
+		scope->proof |= scope->proof & WIRE_DEATH_NEVER_STOOD ? 0 : WIRE_DEATH_UNUSED;
+	} else if (scope->rung == ORCH_RUNG_SUBREAPER) {
+		verdict = ORCH_DEATH_UNVERIFIABLE;
+		reason = WIRE_BY_SUBREAPER;
+		if (!(scope->proof & WIRE_DEATH_CHILDLESS))
+			scope->proof |= WIRE_DEATH_ADOPTED;
+	} else if (scope->proof & WIRE_DEATH_LEFT) {
+		verdict = ORCH_DEATH_UNVERIFIABLE;
+		reason = "programs had left the scope's cgroup: those that were found, by descent, are dead; others "
+			 "can not be ruled out";
+	}
+	scope_send_death(helper, scope, verdict, reason);
+}
+
 bool scope_is_dead(struct helper *helper, struct scope *scope)
 {
 	if (scope->setup_fd >= 0)
@@ -105,6 +155,9 @@ bool scope_is_dead(struct helper *helper, struct scope *scope)
 		return false;
 	if (scope->init_reaped)
 		scope->proof |= WIRE_DEATH_INIT_REAPED;
+	/* Whatever it left is ours by now. */
+	if (scope->init_reaped && scope->rung < ORCH_RUNG_PIDNS && strays_hunt(helper))
+		return false;
 	if (scope->cgroup_fd < 0)
 		return true;
 	int populated = leaf_populated(scope->cgroup_fd);
@@ -128,9 +181,11 @@ void scope_certify_alive(struct helper *helper, struct scope *scope)
 {
 	struct census census;
 	uint32_t living = 0;
-	/* A namespace whose init was reaped is gone, and its number may be another's by now. */
-	census_take(&census, scope->init_reaped ? 0 : scope->pidns_inode, scope->cgroup_fd, 0,
-		    SURVIVORS_MAX);
+	take_census(scope, &census, 0, SURVIVORS_MAX);
+	if (!census.count && scope->init_reaped && scope->rung < ORCH_RUNG_PIDNS) {
+		census_free(&census);
+		strays_census(helper, &census, SURVIVORS_MAX);
+	}
 	/* In set-up there is no namespace to look into: what is left is one of these two. */
 	struct census_entry own[2];
 	uint32_t own_count = 0;

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include <orch/error.h>
+
 #include "scope.h"
 
 static void scope_up(struct helper *helper, struct scope *scope, struct wire_packet *ready)
@@ -11,15 +13,19 @@ static void scope_up(struct helper *helper, struct scope *scope, struct wire_pac
 	char path[64];
 	struct stat status;
 	scope_adopt_init(scope);
-	scope->pidns_inode = ready->message.number[0];
+	scope->pidns_inode = rung_needs(scope->rung, NEED_PIDNS) ? ready->message.number[0] : 0;
 	snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)scope->init_pid);
 	/* Init is not dumpable, so an ordinary user's helper has only its word. */
-	if (stat(path, &status) == 0)
+	if (scope->pidns_inode && stat(path, &status) == 0)
 		scope->pidns_inode = status.st_ino;
 	scope_unmap_page(scope);
 	if (scope->state != SETTING_UP)
 		return;
 
+	char note[WIRE_TEXT_MAX];
+	ladder_note(&scope->ladder, scope->rung, note, sizeof(note));
+	if (note[0])
+		answer_note(helper, scope->id, note);
 	struct wire_packet packet = wire_packet(WIRE_SCOPE_UP, scope->id, 0);
 	int init_fd = fcntl(scope->init_fd, F_DUPFD_CLOEXEC, 3);
 	if (init_fd < 0) {
@@ -29,7 +35,7 @@ static void scope_up(struct helper *helper, struct scope *scope, struct wire_pac
 		return;
 	}
 	packet.message.value = scope->init_pid;
-	packet.message.number[0] = scope->has_cgroup ? ORCH_RUNG_CGROUP_PIDNS : ORCH_RUNG_PIDNS;
+	packet.message.number[0] = scope->rung;
 	packet.message.number[1] = scope->pidns_inode;
 	if (scope->has_cgroup)
 		snprintf(packet.message.text, WIRE_TEXT_MAX, "%s/%.30s", helper->ground->cgroups.path,
@@ -44,6 +50,17 @@ static void scope_up(struct helper *helper, struct scope *scope, struct wire_pac
 	host_send(helper, &packet);
 }
 
+/* The namespaces can not be had. False: nothing lower is accepted. */
+static bool next_rung(struct scope *scope, const struct setup_error *why)
+{
+	if (scope->state != SETTING_UP || scope->confined || why->code != ORCH_EUNENFORCEABLE ||
+	    !rung_needs(scope->rung, NEED_PIDNS))
+		return false;
+	ladder_miss(&scope->ladder, NEED_PIDNS, why);
+	scope->retry = ladder_next(&scope->ladder) != 0;
+	return scope->retry;
+}
+
 static void scope_hear(struct helper *helper, struct scope *scope, struct wire_packet *packet)
 {
 	struct setup_error error;
@@ -55,11 +72,17 @@ static void scope_hear(struct helper *helper, struct scope *scope, struct wire_p
 	case WIRE_SETUP_FAILED:
 		setup_fail(&error, packet->message.code, packet->message.os_errno,
 			   packet->message.step, "%s", packet->message.text);
-		scope_fail(helper, scope, &error);
+		if (!next_rung(scope, &error)) {
+			if (scope->ladder.missing[NEED_PIDNS].code)
+				ladder_refusal(&scope->ladder, &error);
+			scope_fail(helper, scope, &error);
+		}
 		break;
 	case WIRE_EMPTY:
 		if (scope->state == TERMINATING)
 			scope_kill(scope);
+		else if (scope->state >= KILLING && scope->rung == ORCH_RUNG_SUBREAPER)
+			scope->proof |= WIRE_DEATH_CHILDLESS;
 		break;
 	case WIRE_EXITED:
 		host_send(helper, packet);

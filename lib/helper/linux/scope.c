@@ -13,6 +13,11 @@ struct scope *scope_find(const struct helper *helper, uint32_t id)
 	return NULL;
 }
 
+bool scope_has_to_sweep(const struct scope *scope)
+{
+	return scope->rung == ORCH_RUNG_SUBREAPER && scope->used;
+}
+
 /* Without a pidfd (none were left) the pid is as good: our child, and nobody else reaps it. */
 bool scope_kill_init(const struct scope *scope)
 {

@@ -2,10 +2,15 @@
 #ifndef ORCH_HELPER_SCOPE_H
 #define ORCH_HELPER_SCOPE_H
 
-/* A scope as the helper knows it: scope.c, scope-hear.c what it says, scope-end.c its end; scopes.c has all of them. */
+/*
+ * A scope as the helper knows it: scope.c, scope-hear.c what it says, scope-end.c its end; scopes.c has all of them,
+ * ladder.c the choice of its rung, strays.c what is left of one whose supervisor was killed.
+ */
 
 #include <orch/scope.h>
 
+#include "../../reaper/linux/census.h"
+#include "ladder.h"
 #include "linux.h"
 
 #define DEFAULT_DEADLINE_MS 10000
@@ -15,6 +20,8 @@
  */
 #define LOOK_US 1000
 #define LINGER_LOOK_US 100000
+/* Between looks at a supervisor that ends its descendants: it may have been stopped by one of them. */
+#define WAKE_US 20000
 
 enum scope_state {
 	SETTING_UP, /* the set-up process or init works; no program runs */
@@ -30,6 +37,13 @@ struct scope {
 	char name[WIRE_STEP_MAX];
 	enum scope_state state;
 	struct setup_page *page;
+
+	struct ladder ladder;
+	uint32_t rung;	/* the one that is built, or was */
+	bool retry;	/* that one can not be had: the next one, once its processes are gone */
+	bool used;	/* a program may have been started */
+	bool confined;
+	uint32_t host_uid;
 
 	pid_t setup_pid; /* valid while setup_fd >= 0 */
 	int setup_fd;
@@ -58,11 +72,16 @@ struct scope {
 
 struct common_ground {
 	struct cgroup_base cgroups;
+	bool adopts;  /* a subreaper */
+	bool hunting; /* a supervisor ended: children without a purpose may be here */
+	struct sweep sweep;
 };
 
 /* --- scope.c --- */
 
 struct scope *scope_find(const struct helper *helper, uint32_t id);
+/* By descent alone, what a supervisor leaves behind is not ended by its own end. */
+bool scope_has_to_sweep(const struct scope *scope);
 /* SIGKILL. False: there is none to kill. */
 bool scope_kill_init(const struct scope *scope);
 /* The set-up process made init: from now on it is known. */
@@ -83,10 +102,23 @@ void scope_end_unrequested(struct scope *scope);
 /* It could not be set up: says so, and ends it. */
 void scope_fail(struct helper *helper, struct scope *scope, const struct setup_error *error);
 void scope_send_death(struct helper *helper, struct scope *scope, uint32_t verdict, const char *reason);
+/* The proof was not complete: when to look again. */
+void scope_look_again(struct scope *scope, int64_t delay_us);
+/* With the verdict that its rung allows. */
+void scope_certify_dead(struct helper *helper, struct scope *scope);
 /* True when the proof is complete. */
 bool scope_is_dead(struct helper *helper, struct scope *scope);
 /* The deadline passed without a proof: says who is left. */
 void scope_certify_alive(struct helper *helper, struct scope *scope);
+
+/* --- strays.c --- */
+
+/* From now on orphans of this helper's scopes come to it. */
+void strays_expect(struct helper *helper);
+/* One round: kills and reaps children that no scope knows. True while there are some. */
+bool strays_hunt(struct helper *helper);
+/* Who they are. */
+void strays_census(struct helper *helper, struct census *census, uint32_t most);
 
 /* --- scope-hear.c --- */
 

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../../reaper/linux/descent.h"
 #include "scope.h"
 
 #define QUEUE_MAX 256
@@ -41,50 +42,124 @@ int host_watch_open(struct helper *helper, struct wire_packet *hello)
 
 /* --- requests -------------------------------------------------------------------------- */
 
-static int start_setup(struct helper *helper, struct scope *scope,
-		       const struct wire_packet *request)
+static int start_setup(struct helper *helper, struct scope *scope, int spec_fd)
 {
-	bool confined = request->message.flags & WIRE_CONFINED;
 	int pair[2];
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -errno;
 	fcntl(pair[0], F_SETFL, O_NONBLOCK);
+	close_fd(&scope->control_fd);
 	scope->control_fd = pair[0];
 	_cleanup_fd_ int inner = pair[1];
-	scope->page = mmap(NULL, sizeof(*scope->page), PROT_READ | PROT_WRITE,
-			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (!scope->page)
+		scope->page = mmap(NULL, sizeof(*scope->page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+				   0);
 	if (scope->page == MAP_FAILED) {
 		scope->page = NULL;
 		return -errno;
 	}
 	struct setup_request setup = {.control_fd = inner,
-				      .spec_fd = confined ? request->fds[0] : -1,
-				      .host_uid = (uint32_t)request->message.number[1],
+				      .spec_fd = spec_fd,
+				      .host_uid = scope->host_uid,
 				      .cgroup_fd = scope->cgroup_fd,
+				      .rung = scope->rung,
 				      .open_files = helper->open_files,
 				      .page = scope->page};
-	int error = setup_start(&setup, &scope->setup_pid, &scope->setup_fd);
-	if (error && scope->cgroup_fd >= 0 &&
-	    request->message.value < (int32_t)ORCH_RUNG_CGROUP_PIDNS) {
-		/* For example EACCES: the own cgroup is outside of what was delegated. */
-		snprintf(helper->ground->cgroups.reason, sizeof(helper->ground->cgroups.reason),
-			 "no process can be started in %.100s: %s", helper->ground->cgroups.path,
-			 strerrordesc_np(-error));
+	return setup_start(&setup, &scope->setup_pid, &scope->setup_fd);
+}
+
+static void drop_leaf(struct helper *helper, struct scope *scope)
+{
+	if (scope->cgroup_fd >= 0)
 		cgroup_leaf_remove(&helper->ground->cgroups, scope->name);
-		close_fd(&scope->cgroup_fd);
-		setup.cgroup_fd = -1;
-		error = setup_start(&setup, &scope->setup_pid, &scope->setup_fd);
-	}
+	close_fd(&scope->cgroup_fd);
+}
+
+static bool have_leaf(struct helper *helper, struct scope *scope)
+{
+	struct setup_error why;
+	if (scope->cgroup_fd >= 0)
+		return true;
+	int result = cgroup_leaf_new(&helper->ground->cgroups, scope->name, &scope->cgroup_fd);
+	if (result == 0)
+		return true;
+	setup_fail(&why, ORCH_EUNENFORCEABLE, result == -ENOTSUP ? 0 : -result, "cgroup", "no cgroup leaf: %s",
+		   helper->ground->cgroups.reason);
+	ladder_miss(&scope->ladder, NEED_CGROUP, &why);
+	return false;
+}
+
+static bool have_descent(struct scope *scope)
+{
+	struct setup_error why;
+	if (descent_is_visible())
+		return true;
+	setup_fail(&why, ORCH_EUNENFORCEABLE, ENOENT, "descent",
+		   "no lists of children in /proc/PID/task/TID/children (a kernel without CONFIG_PROC_CHILDREN, or no /proc)");
+	ladder_miss(&scope->ladder, NEED_DESCENT, &why);
+	return false;
+}
+
+/* Starts the set-up of the rung that was chosen. False: it is known now not to be had. */
+static bool try_rung(struct helper *helper, struct scope *scope, int spec_fd)
+{
+	struct setup_error error;
+	bool in_cgroup = rung_needs(scope->rung, NEED_CGROUP);
+	if (in_cgroup && !have_leaf(helper, scope))
+		return false;
+	if (!in_cgroup)
+		drop_leaf(helper, scope);
+	if (rung_needs(scope->rung, NEED_DESCENT) && !have_descent(scope))
+		return false;
+	if (scope->rung < ORCH_RUNG_PIDNS)
+		strays_expect(helper);
+	int result = start_setup(helper, scope, spec_fd);
 	scope->has_cgroup = scope->cgroup_fd >= 0;
-	return error;
+	if (result == 0)
+		return true;
+	if (in_cgroup) {
+		/* For example EACCES: the own cgroup is outside of what was delegated. */
+		setup_fail(&error, ORCH_EUNENFORCEABLE, -result, "cgroup",
+			   "no process can be started in a leaf of %.100s: %s (start the host inside of what is delegated to it)",
+			   helper->ground->cgroups.path, strerrordesc_np(-result));
+		ladder_miss(&scope->ladder, NEED_CGROUP, &error);
+		return false;
+	}
+	setup_fail(&error, ORCH_ESYS, -result, "clone", "the scope's set-up process could not be started");
+	scope_fail(helper, scope, &error);
+	return true;
+}
+
+/* The best rung that is not known to be impossible, down to the least. */
+static void climb(struct helper *helper, struct scope *scope, int spec_fd)
+{
+	struct setup_error error;
+	scope->retry = false;
+	while ((scope->rung = ladder_next(&scope->ladder)))
+		if (try_rung(helper, scope, spec_fd))
+			return;
+	ladder_refusal(&scope->ladder, &error);
+	scope_fail(helper, scope, &error);
+}
+
+/* What was tried has ended; its socket, its page and what is known of its processes go with it. */
+static bool climbs_on(struct helper *helper, struct scope *scope)
+{
+	if (!scope->retry || scope->state != SETTING_UP || scope->setup_fd >= 0 ||
+	    (scope->init_pid && !scope->init_reaped))
+		return false;
+	scope_unmap_page(scope);
+	scope->init_pid = 0;
+	scope->init_reaped = false;
+	climb(helper, scope, -1);
+	return true;
 }
 
 static int scope_new(struct helper *helper, const struct wire_packet *request)
 {
 	const struct wire_message *message = &request->message;
-	struct setup_error error;
-	if (scope_find(helper, message->scope) || !message->scope ||
-	    ((message->flags & WIRE_CONFINED) != 0) != (request->fd_count == 1) ||
+	bool confined = message->flags & WIRE_CONFINED;
+	if (scope_find(helper, message->scope) || !message->scope || confined != (request->fd_count == 1) ||
 	    strncmp(message->step, "orch-", 5) != 0 || strchr(message->step, '/'))
 		return -EPROTO;
 	struct scope *scope = calloc(1, sizeof(*scope));
@@ -96,25 +171,16 @@ static int scope_new(struct helper *helper, const struct wire_packet *request)
 	wire_copy(scope->name, sizeof(scope->name), message->step);
 	scope->setup_fd = scope->init_fd = scope->control_fd = scope->cgroup_fd = -1;
 	scope->due_us = now_us() + (int64_t)message->number[0] * 1000;
+	scope->confined = confined;
+	scope->host_uid = (uint32_t)message->number[1];
+	scope->ladder.least = (uint32_t)message->value;
+	scope->ladder.best = message->number[2] ? (uint32_t)message->number[2] : ORCH_RUNG_CGROUP_PIDNS;
+	/* A confinement stands on namespaces. */
+	if (confined && scope->ladder.least < ORCH_RUNG_PIDNS)
+		scope->ladder.least = ORCH_RUNG_PIDNS;
 	scope->next = helper->scopes;
 	helper->scopes = scope;
-
-	int result = cgroup_leaf_new(&helper->ground->cgroups, scope->name, &scope->cgroup_fd);
-	if (result < 0 && message->value >= (int32_t)ORCH_RUNG_CGROUP_PIDNS) {
-		setup_fail(&error, ORCH_EUNENFORCEABLE, result == -ENOTSUP ? 0 : -result, "cgroup",
-			   "a cgroup leaf is required (least_rung) and can not be had: %s",
-			   helper->ground->cgroups.reason);
-		scope_fail(helper, scope, &error);
-		return 0;
-	}
-	result = start_setup(helper, scope, request);
-	if (result < 0) {
-		setup_fail(&error, ORCH_ESYS, -result, "clone",
-			   "the scope's set-up process could not be started");
-		scope_fail(helper, scope, &error);
-	} else if (!scope->has_cgroup) {
-		answer_note(helper, scope->id, helper->ground->cgroups.reason);
-	}
+	climb(helper, scope, confined ? request->fds[0] : -1);
 	return 0;
 }
 
@@ -133,6 +199,7 @@ static void forward(struct helper *helper, struct scope *scope, struct wire_pack
 		scope->leader = request->message.subject;
 		scope->has_leader = true;
 	}
+	scope->used |= request->message.type == WIRE_SPAWN;
 	struct wire_packet moved = *request;
 	request->fd_count = 0;
 	if (wire_queue_add(&scope->to_init, &moved) < 0)
@@ -183,9 +250,9 @@ static int64_t scope_due(const struct scope *scope)
 	case LINGERING:
 		return scope->due_us;
 	case KILLING:
-		/* Until both are reaped their pidfds wake us; then the cgroup has to be looked at.
-		 */
-		if (scope->setup_fd < 0 && scope->init_fd < 0 && scope->due_us < scope->deadline_us)
+		/* Until both are reaped their pidfds wake us; then the cgroup has to be looked at. */
+		if ((scope->init_fd < 0 ? scope->setup_fd < 0 : scope_has_to_sweep(scope)) &&
+		    scope->due_us < scope->deadline_us)
 			return scope->due_us;
 		return scope->deadline_us;
 	}
@@ -228,7 +295,7 @@ static bool reap_setup(struct scope *scope)
 	return true;
 }
 
-static bool reap_init(struct scope *scope)
+static bool reap_init(struct helper *helper, struct scope *scope)
 {
 	bool by_pidfd = scope->init_fd >= 0;
 	if (!scope->init_pid || scope->init_reaped ||
@@ -237,6 +304,7 @@ static bool reap_init(struct scope *scope)
 		return false;
 	close_fd(&scope->init_fd);
 	scope->init_reaped = true;
+	helper->ground->hunting |= scope->rung < ORCH_RUNG_PIDNS;
 	return true;
 }
 
@@ -244,9 +312,10 @@ static void setup_ended(struct helper *helper, struct scope *scope)
 {
 	struct setup_error error;
 	scope_adopt_init(scope);
-	if (scope->init_pid)
+	if (!scope->init_pid)
+		scope_listen(helper, scope);
+	if (climbs_on(helper, scope) || scope->init_pid)
 		return;
-	scope_listen(helper, scope);
 	setup_fail(&error, ORCH_ESYS, 0, "setup",
 		   "the scope's set-up process ended without a result");
 	scope_fail(helper, scope, &error);
@@ -258,6 +327,8 @@ static void init_ended(struct helper *helper, struct scope *scope)
 	/* What it said last is still in the socket. */
 	while (scope_listen(helper, scope))
 		;
+	if (climbs_on(helper, scope))
+		return;
 	scope->last_death_us = now_us();
 	if (scope->state == SETTING_UP) {
 		setup_fail(&error, ORCH_ESYS, 0, "setup",
@@ -277,7 +348,7 @@ static void scope_step(struct helper *helper, struct scope *scope)
 	scope_listen(helper, scope);
 	if (reap_setup(scope))
 		setup_ended(helper, scope);
-	if (reap_init(scope))
+	if (reap_init(helper, scope))
 		init_ended(helper, scope);
 	if (scope->to_init.length && scope->control_fd >= 0)
 		wire_queue_flush(&scope->to_init, scope->control_fd);
@@ -299,14 +370,14 @@ static void scope_step(struct helper *helper, struct scope *scope)
 		if (!scope->last_death_us)
 			scope->last_death_us = now;
 		if (!certified)
-			scope_send_death(helper, scope, ORCH_DEATH_DEAD, "");
+			scope_certify_dead(helper, scope);
 		scope_free(helper, scope);
 		return;
 	}
 	if (!certified && now >= scope->deadline_us)
 		scope_certify_alive(helper, scope);
 	else if (now >= scope->due_us)
-		scope->due_us = now + (certified ? LINGER_LOOK_US : LOOK_US);
+		scope_look_again(scope, certified ? LINGER_LOOK_US : LOOK_US);
 }
 
 void scopes_step(struct helper *helper)

@@ -37,19 +37,24 @@ static _Noreturn void report_and_exit(int control_fd, const struct setup_error *
 	_exit(1);
 }
 
-int supervise_clone_init(uint64_t namespace_flags, int control_fd)
+/* Returns in the new process only, or with -1. */
+static int clone_init(uint64_t flags)
 {
-	(void)control_fd;
 	/* CLONE_PARENT makes init the helper's child, so that nobody but the helper can reap it.
 	 * The kernel writes the pid into the shared page before init runs (fork.c, kernel_clone).
 	 */
-	pid_t pid = clone_process(CLONE_PARENT | CLONE_NEWPID | namespace_flags, 0, -1, NULL,
-				  (pid_t *)&page->init_pid);
+	pid_t pid = clone_process(CLONE_PARENT | flags, 0, -1, NULL, (pid_t *)&page->init_pid);
 	if (pid < 0)
 		return -1;
 	if (pid > 0)
 		_exit(0);
 	return 0;
+}
+
+int supervise_clone_init(uint64_t namespace_flags, int control_fd)
+{
+	(void)control_fd;
+	return clone_init(CLONE_NEWPID | namespace_flags);
 }
 
 static int write_file(const char *path, const char *text)
@@ -151,6 +156,26 @@ static int enter_plain(int control_fd, struct setup_error *error)
 	return mapped ? limit_processes(error) : 0;
 }
 
+/* No namespace: a process of the host's, like its programs. */
+static _Noreturn void set_up_supervisor(const struct setup_request *request)
+{
+	struct setup_error error;
+	struct init_opts opts = {
+	    .control_fd = request->control_fd, .listener_fd = -1, .leaf_fd = -1, .rung = request->rung};
+
+	/* Opened again: the lock belongs to the helper's own. */
+	if (request->rung == ORCH_RUNG_CGROUP)
+		opts.leaf_fd = openat(request->cgroup_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	close_others(request->control_fd, opts.leaf_fd);
+	if (request->rung == ORCH_RUNG_CGROUP && opts.leaf_fd < 0)
+		setup_fail(&error, ORCH_ESYS, errno, "cgroup", "the scope's cgroup can not be opened");
+	else if (clone_init(0) < 0)
+		setup_fail(&error, ORCH_ESYS, errno, "clone", "the scope's supervisor could not be started");
+	else
+		init_run(&opts);
+	report_and_exit(request->control_fd, &error);
+}
+
 /* In the set-up process, and from supervise_clone_init() on in PID 1. */
 static _Noreturn void set_up(const struct setup_request *request)
 {
@@ -161,9 +186,13 @@ static _Noreturn void set_up(const struct setup_request *request)
 
 	page = request->page;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	close_others(request->control_fd, request->spec_fd);
 	if (request->open_files.rlim_max)
 		setrlimit(RLIMIT_NOFILE, &request->open_files);
+	if (request->rung < ORCH_RUNG_PIDNS)
+		set_up_supervisor(request);
+	close_others(request->control_fd, request->spec_fd);
+	/* A helper that hides itself from its load would leave this process no right to its own uid_map. */
+	prctl(PR_SET_DUMPABLE, 1);
 	if (request->spec_fd < 0) {
 		result = enter_plain(request->control_fd, &error);
 	} else {
@@ -181,7 +210,11 @@ static _Noreturn void set_up(const struct setup_request *request)
 	}
 	if (result < 0)
 		report_and_exit(request->control_fd, &error);
-	init_run(request->control_fd, listener_fd, confine);
+	init_run(&(struct init_opts){.control_fd = request->control_fd,
+				     .listener_fd = listener_fd,
+				     .leaf_fd = -1,
+				     .rung = request->rung,
+				     .confine = confine});
 }
 
 int setup_start(const struct setup_request *request, pid_t *ret_pid, int *ret_pidfd)

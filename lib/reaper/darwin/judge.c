@@ -92,3 +92,8 @@ void judge_begin(struct orch_scope *scope)
 	scope_expect_death(scope, DEFAULT_DEADLINE_MS);
 	judge_look(scope);
 }
+
+uint32_t judge_confined_rung(void)
+{
+	return ORCH_RUNG_SUBREAPER;
+}

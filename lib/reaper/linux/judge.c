@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 
 #include "../scope-private.h"
 #include "census.h"
+#include "descent.h"
 #include "pidfd.h"
 
 #define SURVIVORS_MAX 64
@@ -19,13 +21,22 @@ static int open_leaf(const struct orch_scope *scope)
 	return open(scope->cgroup, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
+/* Its end would leave its programs to nobody: it ends them, and itself, when orch-reaper's end of its socket closes. */
+static bool has_to_sweep(const struct orch_scope *scope)
+{
+	return scope->rung == ORCH_RUNG_SUBREAPER;
+}
+
 static void certify(struct orch_scope *scope, uint32_t verdict, uint32_t flags, const char *reason)
 {
+	uint32_t allowed = death_verdict(scope->rung, verdict, flags);
 	struct death_facts facts = {
-	    .verdict = verdict,
+	    .verdict = allowed,
 	    .flags = flags,
 	    .host_proof = scope->last_death_us != 0,
-	    .reason = reason,
+	    .reason = allowed == verdict ? reason
+				       : "orch-reaper died; the scope's supervisor ended, which by itself proves nothing "
+					 "about what it started: descent can be left, and a supervisor can be killed",
 	    .last_death_us = scope->last_death_us ? scope->last_death_us - scope->requested_us : -1,
 	    .confirmed_us = orch_monotonic_us() - scope->requested_us,
 	    .requested_ms = scope->requested_ms};
@@ -62,7 +73,10 @@ static void certify_without_proof(struct orch_scope *scope, uint32_t flags)
 				 : "orch-reaper died, and the scope's init did not end by the "
 				   "deadline";
 	/* The number of a namespace that is gone may be another's by now. */
-	census_take(&census, scope->last_death_us ? 0 : scope->pidns_inode, leaf, 0, SURVIVORS_MAX);
+	if (has_to_sweep(scope))
+		census_take_descent(&census, scope->last_death_us ? 0 : scope->init_pid, NULL, 0, SURVIVORS_MAX);
+	else
+		census_take(&census, scope->last_death_us ? 0 : scope->pidns_inode, leaf, 0, SURVIVORS_MAX);
 	struct census_entry init;
 	if (!census.count && scope->init_fd >= 0 && !watch_has_ended(scope->init_fd) &&
 	    census_describe(scope->init_pid, &init) && (census.entries = malloc(sizeof(init)))) {
@@ -80,16 +94,22 @@ static void certify_without_proof(struct orch_scope *scope, uint32_t flags)
 		certify(scope, ORCH_DEATH_UNVERIFIABLE, flags, reason);
 }
 
+static void end_init(const struct orch_scope *scope)
+{
+	/* A supervisor may have been stopped by its load. */
+	pidfd_kill(scope->init_fd, has_to_sweep(scope) ? SIGCONT : SIGKILL);
+}
+
 void judge_look(struct orch_scope *scope)
 {
-	uint32_t flags = WIRE_DEATH_INIT_KILLED;
+	uint32_t flags = has_to_sweep(scope) ? WIRE_DEATH_SWEPT : WIRE_DEATH_INIT_KILLED;
 	int64_t now = orch_monotonic_us();
 	bool ended = scope->init_fd >= 0 && watch_has_ended(scope->init_fd);
 
 	if (ended && !scope->last_death_us)
 		scope->last_death_us = now;
 	if (!ended && scope->init_fd >= 0)
-		pidfd_kill(scope->init_fd, 9);
+		end_init(scope);
 	if (ended && !scope->connected && leaf_is_empty(scope, &flags)) {
 		pidfd_reap(scope->init_fd);
 		if (!pidfd_kill(scope->init_fd, 0)) {
@@ -123,6 +143,11 @@ void judge_note_program(struct orch_scope *scope, int32_t pid)
 	(void)pid;
 }
 
+uint32_t judge_confined_rung(void)
+{
+	return ORCH_RUNG_PIDNS;
+}
+
 void judge_free(struct orch_scope *scope)
 {
 	(void)scope;
@@ -140,7 +165,7 @@ void judge_begin(struct orch_scope *scope)
 	}
 	/* Init ends by itself when the helper's end of its socket closes; this is for an init that
 	 * is held. */
-	pidfd_kill(scope->init_fd, 9);
+	end_init(scope);
 	_cleanup_close_ int leaf = open_leaf(scope);
 	if (leaf >= 0)
 		leaf_kill(leaf);
