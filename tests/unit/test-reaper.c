@@ -260,13 +260,19 @@ END_TEST
 
 /* --- stopping -------------------------------------------------------------------------- */
 
+/* Without a cgroup it counts for 50 ms, and a slow or crowded machine may have shown it nobody by then. */
+static void assert_alive_at_request(orch_death *death, unsigned least)
+{
+	ck_assert_uint_ge(orch_death_alive_at_request(death), has_delegation() ? least : 0);
+}
+
 static void stop_load(const char *load, unsigned least, int settle_ms, uint32_t grace_ms)
 {
 	orch_ctx *ctx = ctx_new();
 	orch_scope *scope = scope_new(ctx);
 	OK(orch_scope_start_wait(scope, 10000, e));
 	ck_assert_uint_eq(orch_scope_rung(scope),
-			  is_root() ? ORCH_RUNG_CGROUP_PIDNS : ORCH_RUNG_PIDNS);
+			  has_delegation() ? ORCH_RUNG_CGROUP_PIDNS : ORCH_RUNG_PIDNS);
 	struct watched watched = watch(scope);
 	orch_proc *proc = spawn(scope, LOAD(load, watched.word));
 	pause_ms(settle_ms);
@@ -282,10 +288,10 @@ static void stop_load(const char *load, unsigned least, int settle_ms, uint32_t 
 	orch_death *death = stop(scope, grace_ms);
 	assert_nothing_left(&watched);
 	assert_dead(death);
-	ck_assert_uint_ge(orch_death_alive_at_request(death), least);
+	assert_alive_at_request(death, least);
 	ck_assert_uint_eq(orch_death_pidns_inode(death), watched.inode);
 	ck_assert_str_eq(orch_death_scope(death), orch_scope_name(scope));
-	ck_assert(!!strstr(orch_death_proof(death), "populated 0") == is_root());
+	ck_assert(!!strstr(orch_death_proof(death), "populated 0") == has_delegation());
 	ck_assert(llabs(orch_death_requested_at_ms(death) - orch_realtime_ms()) < 20000);
 	ck_assert(strstr(orch_death_text(death), "DEAD  scope orch-"));
 	orch_death_unref(death);
@@ -389,7 +395,7 @@ START_TEST(leader_ends_the_scope)
 	assert_dead(deaths.last);
 	assert_nothing_left(&watched);
 	ck_assert_int_eq(deaths.destroyed, 1);
-	ck_assert_uint_ge(orch_death_alive_at_request(deaths.last), 1);
+	assert_alive_at_request(deaths.last, 1);
 	/* A late stop answers with the same certificate. */
 	orch_death *again = stop(scope, 0);
 	ck_assert_ptr_eq(again, deaths.last);
@@ -642,7 +648,7 @@ START_TEST(rungs)
 	opts.least_rung = ORCH_RUNG_CGROUP_PIDNS;
 	opts.label = "rung test";
 	OK(orch_scope_new(ctx, &opts, &scope, e));
-	if (is_root()) {
+	if (has_delegation()) {
 		OK(orch_scope_start_wait(scope, 10000, e));
 		ck_assert_uint_eq(orch_scope_rung(scope), ORCH_RUNG_CGROUP_PIDNS);
 		ck_assert_int_eq(access(orch_scope_cgroup(scope), F_OK), 0);
@@ -712,6 +718,7 @@ Suite *suite(void)
 	Suite *all = suite_create("reaper");
 	TCase *programs = tcase_create("programs");
 	TCase *stopping = tcase_create("stopping");
+	TCase *thousands = tcase_create("thousands");
 	tcase_add_test(programs, exit_codes);
 	tcase_add_test(programs, ended_by_signals);
 	tcase_add_test(programs, programs_that_can_not_start);
@@ -722,7 +729,6 @@ Suite *suite(void)
 	tcase_add_test(stopping, detached_and_deaf_is_dead);
 	tcase_add_test(stopping, fork_and_exit_is_dead);
 	tcase_add_test(stopping, three_hundred_are_dead);
-	tcase_add_test(stopping, processes_of_a_user_are_limited);
 	tcase_add_test(stopping, grace_is_used_and_ends_early);
 	tcase_add_test(stopping, leader_ends_the_scope);
 	tcase_add_test(stopping, grandchild_holds_stdout);
@@ -733,7 +739,10 @@ Suite *suite(void)
 	tcase_add_test(stopping, scopes_and_contexts_are_apart);
 	tcase_add_test(stopping, rungs);
 	tcase_add_test(stopping, no_user_namespaces);
-	TCase *cases[] = {programs, stopping};
+	tcase_add_test(thousands, processes_of_a_user_are_limited);
+	/* Minutes where the processor is emulated: CK_EXCLUDE_TAGS=thousands leaves it out. */
+	tcase_set_tags(thousands, "thousands");
+	TCase *cases[] = {programs, stopping, thousands};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		tcase_set_timeout(cases[i], 60);
 		suite_add_tcase(all, cases[i]);
