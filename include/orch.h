@@ -19,6 +19,7 @@
 #include <orch/pipeline.h>
 #include <orch/sandbox.h>
 #include <orch/scope.h>
+#include <orch/stream.h>
 #include <orch/timer.h>
 #include <orch/version.h>
 

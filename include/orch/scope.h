@@ -11,6 +11,7 @@
  */
 
 #include <orch/ctx.h>
+#include <orch/stream.h>
 
 ORCH_BEGIN_DECLS
 
@@ -120,6 +121,13 @@ struct orch_proc_opts {
 	orch_proc_fn event;
 	void *userdata;
 	orch_destroy_fn destroy;
+	/*
+	 * Instead of the fds, which are -1 then: see <orch/stream.h>. One output for stdout and stderr is
+	 * allowed, and one terminal for all three. No reference is kept once the stream has ended.
+	 */
+	orch_stream *stdin_stream;
+	orch_stream *stdout_stream;
+	orch_stream *stderr_stream;
 };
 
 /* When the leader ends, the scope is stopped, with the default grace. */
@@ -132,8 +140,8 @@ ORCH_API void orch_proc_opts_init(struct orch_proc_opts *opts, uint32_t size);
  * Starts a program in the scope; returns at once. The program is started as soon as the scope stands.
  * `ret_proc` may be NULL. Strings and fds are copied.
  *
- * ORCH_EINVAL; ORCH_ECLOSED: the scope is being stopped or is over; ORCH_ETOOBIG: argv and envp exceed
- * 1 MiB; ORCH_EHELPER; ORCH_EFORKED. A later failure comes as ORCH_PROC_FAILED. Since 0.1.
+ * ORCH_EINVAL; ORCH_ECLOSED: the scope is being stopped or is over, or a stream has ended; ORCH_ESTATE: a stream
+ * has a program already; ORCH_ETOOBIG: argv and envp exceed 1 MiB; ORCH_EHELPER; ORCH_EFORKED. A later failure comes as ORCH_PROC_FAILED. Since 0.1.
  */
 ORCH_API int32_t orch_scope_spawn(orch_scope *scope, const struct orch_proc_opts *opts,
 				  orch_proc **ret_proc, orch_error **reterr);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -162,6 +163,17 @@ static void place_stdio(const struct program *program)
 				    "the standard streams could not be put in place");
 }
 
+/* Only what the host made for this program: a terminal that it merely passes on may be its own. */
+static void take_terminal(const struct program *program)
+{
+	for (int i = 0; i < 3; i++)
+		if (program->request->message.flags & WIRE_TERMINAL << i) {
+			if (ioctl(i, TIOCSCTTY, 0) < 0)
+				give_up_sys(program, "pty", "the terminal could not become that of the program's session");
+			return;
+		}
+}
+
 static _Noreturn void run_probe(const struct program *program)
 {
 #ifdef ORCH_HAVE_CONFINE
@@ -185,6 +197,7 @@ void program_run(const struct program *program)
 	setsid();
 	default_signals();
 	place_stdio(program);
+	take_terminal(program);
 	read_strings(program, &strings);
 	choose_environment(program, &strings);
 	choose_cwd(program, &strings);

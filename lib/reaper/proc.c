@@ -5,7 +5,7 @@
 #include <signal.h>
 
 #include "../core/os.h"
-#include "scope-private.h"
+#include "stream-private.h"
 
 #ifndef SIGRTMAX /* no real-time signals */
 #define SIGRTMAX (NSIG - 1)
@@ -91,6 +91,7 @@ void proc_started(struct orch_proc *proc, int32_t pid)
 
 static void proc_end(struct orch_proc *proc, uint32_t event)
 {
+	streams_program_over(proc->scope, proc->subject);
 	proc->ended = true;
 	if (proc->event)
 		proc->event(proc->userdata, proc, event);
@@ -170,8 +171,7 @@ static int32_t make_strings(const struct orch_proc_opts *opts, struct wire_packe
 	return 0;
 }
 
-static int32_t add_stream(struct wire_packet *packet, int32_t fd, const char *name,
-			  orch_error **reterr)
+static int32_t add_fd(struct wire_packet *packet, int32_t fd, const char *name, orch_error **reterr)
 {
 	int copy = fd < 0 ? open("/dev/null", O_RDWR | O_CLOEXEC) : fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (copy < 0 && errno == EBADF)
@@ -184,18 +184,45 @@ static int32_t add_stream(struct wire_packet *packet, int32_t fd, const char *na
 	return 0;
 }
 
-static int32_t make_packet(const struct orch_proc_opts *opts, const char *probe,
+static int32_t add_stdio(const orch_scope *scope, const struct orch_proc_opts *opts, struct wire_packet *packet,
+			 orch_error **reterr)
+{
+	static const char *const names[] = {"stdin_fd", "stdout_fd", "stderr_fd"};
+	static const char *const stream_names[] = {"stdin_stream", "stdout_stream", "stderr_stream"};
+	const int32_t fds[] = {opts->stdin_fd, opts->stdout_fd, opts->stderr_fd};
+	orch_stream *const streams[] = {opts->stdin_stream, opts->stdout_stream, opts->stderr_stream};
+	int32_t code = 0;
+	for (int i = 0; i < 3 && code == 0; i++) {
+		if (streams[i] && fds[i] >= 0)
+			return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+					 "orch_proc_opts.%s and .%s are both given", names[i], stream_names[i]);
+		if (streams[i])
+			code = stream_check_use(streams[i], scope->ctx, i, stream_names[i], reterr);
+		if (code == 0)
+			code = add_fd(packet, streams[i] ? streams[i]->program_fd : fds[i],
+				      streams[i] ? stream_names[i] : names[i], reterr);
+		if (code == 0 && streams[i] && streams[i]->kind == ORCH_STREAM_PTY)
+			packet->message.flags |= WIRE_TERMINAL << i;
+	}
+	return code;
+}
+
+static void attach_streams(const struct orch_proc *proc, const struct orch_proc_opts *opts)
+{
+	orch_stream *const streams[] = {opts->stdin_stream, opts->stdout_stream, opts->stderr_stream};
+	for (int i = 0; i < 3; i++)
+		if (streams[i])
+			stream_attach(streams[i], proc->scope, proc->subject);
+}
+
+static int32_t make_packet(const orch_scope *scope, const struct orch_proc_opts *opts, const char *probe,
 			   struct wire_packet *packet, orch_error **reterr)
 {
 	int32_t code = check_opts(opts, probe, reterr);
 	if (code == 0)
 		code = make_strings(opts, packet, reterr);
 	if (code == 0)
-		code = add_stream(packet, opts->stdin_fd, "stdin_fd", reterr);
-	if (code == 0)
-		code = add_stream(packet, opts->stdout_fd, "stdout_fd", reterr);
-	if (code == 0)
-		code = add_stream(packet, opts->stderr_fd, "stderr_fd", reterr);
+		code = add_stdio(scope, opts, packet, reterr);
 	if (opts->flags & ORCH_PROC_LEADER)
 		packet->message.flags |= WIRE_LEADER;
 	if (opts->envp)
@@ -215,7 +242,7 @@ static int32_t spawn(orch_scope *scope, const char *probe, const struct orch_pro
 	struct wire_packet packet = wire_packet(WIRE_SPAWN, scope->id, 0);
 	int32_t code = scope_check_open(scope, reterr);
 	if (code == 0)
-		code = make_packet(known, probe, &packet, reterr);
+		code = make_packet(scope, known, probe, &packet, reterr);
 	struct orch_proc *proc = code == 0 ? calloc(1, sizeof(*proc)) : NULL;
 	if (code == 0 && !proc)
 		code = orch_fail_memory(reterr);
@@ -239,6 +266,7 @@ static int32_t spawn(orch_scope *scope, const char *probe, const struct orch_pro
 	proc->attached = true;
 	proc->next = scope->procs;
 	scope->procs = proc;
+	attach_streams(proc, known);
 	if (ret_proc) {
 		atomic_init(&proc->references, 1);
 		orch_ctx_ref(proc->ctx);

@@ -108,6 +108,7 @@ struct orch_scope {
 	int listener_fd;
 
 	struct orch_proc *procs;
+	struct orch_stream *streams; /* stream-private.h */
 	uint32_t last_subject;
 	struct wire_queue pending; /* until it stands */
 	struct callback *starts, *connects, *stops;

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include "scope-private.h"
+#include "stream-private.h"
 
 /* What the helper gets less than the host, so that its certificate is there at the deadline. */
 #define MARGIN_MS(deadline_ms) ((deadline_ms) / 5 < 100 ? (deadline_ms) / 5 : 100)
@@ -116,6 +116,7 @@ void scope_abandon(struct orch_scope *scope)
 {
 	while (scope->procs)
 		proc_abandon(scope->procs);
+	streams_abandon(scope);
 	free_all(&scope->starts);
 	free_all(&scope->connects);
 	free_all(&scope->stops);
@@ -283,6 +284,7 @@ void scope_over(struct orch_scope *scope, orch_death *death)
 	tell_starts(scope);
 	end_procs(scope, orch_death_verdict(death));
 	end_connects(scope);
+	streams_scope_over(scope);
 	orch_close_fd(&scope->init_fd);
 	host_work_ask(scope);
 	scope_work_answered(scope);

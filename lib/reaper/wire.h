@@ -82,6 +82,7 @@ enum wire_type {
 #define WIRE_PROBE 2u	    /* SPAWN */
 #define WIRE_ENVIRONMENT 4u /* SPAWN: envp was given */
 #define WIRE_CWD 8u	    /* SPAWN: cwd was given */
+#define WIRE_TERMINAL 16u   /* SPAWN: stdin is to control its session; shifted by 1, 2: stdout, stderr */
 
 #define WIRE_DEATH_TERMINATED 1u    /* SIGTERM was tried first */
 #define WIRE_DEATH_CGROUP_KILL 2u   /* cgroup.kill was written */

@@ -57,6 +57,14 @@ static int32_t call_proc(const void *opts, orch_error **reterr)
 	return code;
 }
 
+static int32_t call_stream(const void *opts, orch_error **reterr)
+{
+	orch_stream *made = UNTOUCHED;
+	int32_t code = orch_stream_new(ctx, opts, &made, reterr);
+	ENDED(code, made, orch_stream_unref);
+	return code;
+}
+
 static int32_t call_stop(const void *opts, orch_error **reterr)
 {
 	orch_scope *own = NULL;
@@ -220,6 +228,7 @@ static const struct row {
 	ROW(ctx, DESTROY(ctx, log_userdata, log_destroy)),
 	ROW(scope, NO_DESTROY),
 	ROW(proc, DESTROY(proc, userdata, destroy)),
+	ROW(stream, DESTROY(stream, userdata, destroy)),
 	ROW(stop, NO_DESTROY),
 	ROW(sandbox, NO_DESTROY),
 	ROW(run, NO_DESTROY),

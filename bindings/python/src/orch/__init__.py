@@ -15,7 +15,7 @@ from . import _table
 from ._completion import Completion, Stream
 from ._enums import (Access, ActionState, Api, Begin, Channel, Credential, Decision, ExecutorKind, JobEnd, JobEvent,
                      LogLevel, Net, Operation, Outcome, Overlay, PermitState, Policy, Probe, ProcEvent, Protect,
-                     RecordType, Recover, Role, Root, Rung, RunState, TimerState, Verdict)
+                     RecordType, Recover, Role, Root, Rung, RunState, StreamEnd, StreamKind, TimerState, Verdict)
 from ._errors import (Canceled, ClosedError, Code, Deadlock, Error, Forked, Locked, NeedsHuman, TimedOut, Unenforceable)
 from ._handle import Handle
 from ._library import VERSION as __version__
@@ -35,6 +35,7 @@ from .report import ReportRow, SandboxReport
 from .restoration import Restoration
 from .sandbox import Sandbox, SandboxResult
 from .scope import Proc, Scope, Settlement
+from .stream import ProgramStream
 from .timer import NextTimer, Timer, TimerWatch
 
 __all__ = [
@@ -43,9 +44,10 @@ __all__ = [
     "Event", "Executor", "ExecutorKind", "Forked", "Handle", "HostWork", "Job", "JobEnd", "JobEvent", "JobLine", "JobResult",
     "Journal", "LibraryError", "Locked", "LogLevel", "NeedsHuman", "Net", "NextTimer", "ONLY_NEW", "Operation",
     "OperationEvent", "Outcome", "Overlay", "Permit", "PermitState", "Pipeline", "Policy", "Principal", "Probe",
-    "ProbeReply", "Proc", "ProcEvent", "Protect", "Pruned", "Record", "RecordType", "Recover", "Recovery",
+    "ProbeReply", "Proc", "ProcEvent", "ProgramStream", "Protect", "Pruned", "Record", "RecordType", "Recover", "Recovery",
     "RecoveryRow", "ReportRow", "Restoration", "Revoked", "Role", "Root", "RunState", "Rung", "Sandbox",
-    "SandboxReport", "SandboxResult", "Scope", "Settlement", "Spent", "Stream", "Survivor", "TimedOut", "Timer", "TimerState",
+    "SandboxReport", "SandboxResult", "Scope", "Settlement", "Spent", "Stream", "StreamEnd", "StreamKind", "Survivor",
+    "TimedOut", "Timer", "TimerState",
     "TimerWatch", "Unenforceable", "Verdict", "Watch", "library_path", "use_library", "version", "__version__",
 ]
 

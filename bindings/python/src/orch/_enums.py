@@ -56,6 +56,21 @@ class ProcEvent(Choice):
     EXITED = c.ORCH_PROC_EXITED
 
 
+class StreamKind(Choice):
+    """What a ProgramStream is."""
+    OUTPUT = c.ORCH_STREAM_OUTPUT
+    INPUT = c.ORCH_STREAM_INPUT
+    PTY = c.ORCH_STREAM_PTY
+
+
+class StreamEnd(Choice):
+    """How a ProgramStream ended."""
+    EOF = c.ORCH_STREAM_EOF
+    CUT = c.ORCH_STREAM_CUT
+    CLOSED = c.ORCH_STREAM_CLOSED
+    BROKEN = c.ORCH_STREAM_BROKEN
+
+
 class Verdict(Choice):
     """What a certificate says."""
     DEAD = c.ORCH_DEATH_DEAD

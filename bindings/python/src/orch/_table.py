@@ -151,6 +151,17 @@ ORCH_DEATH_DEAD_UNREAPED = 2
 ORCH_DEATH_SURVIVORS = 3
 ORCH_DEATH_UNVERIFIABLE = 4
 
+# stream.h
+ORCH_STREAM_OUTPUT = 1
+ORCH_STREAM_INPUT = 2
+ORCH_STREAM_PTY = 3
+ORCH_STREAM_EOF = 1
+ORCH_STREAM_CUT = 2
+ORCH_STREAM_CLOSED = 3
+ORCH_STREAM_BROKEN = 4
+ORCH_STREAM_HOLD = 1
+ORCH_STREAM_PAUSED = 2
+
 # timer.h
 ORCH_TIMER_PENDING = 1
 ORCH_TIMER_DONE = 2
@@ -211,6 +222,9 @@ orch_decide_fn = CFUNCTYPE(c_uint32, c_void_p, c_void_p, c_uint32, c_uint32)
 orch_hand_over_fn = CFUNCTYPE(None, c_void_p, c_void_p)
 orch_record_fn = CFUNCTYPE(c_int32, c_void_p, c_void_p)
 orch_export_fn = CFUNCTYPE(c_int32, c_void_p, c_void_p, c_size_t)
+orch_stream_data_fn = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, c_size_t)
+orch_stream_end_fn = CFUNCTYPE(None, c_void_p, c_void_p, c_uint32)
+orch_stream_writable_fn = CFUNCTYPE(None, c_void_p, c_void_p)
 orch_proc_fn = CFUNCTYPE(None, c_void_p, c_void_p, c_uint32)
 orch_death_fn = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
 orch_settle_fn = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
@@ -305,6 +319,25 @@ class orch_restore_opts(Structure):
     ]
 
 
+class orch_stream_opts(Structure):
+    _fields_ = [
+        ("size", c_uint32),
+        ("flags", c_uint32),
+        ("kind", c_uint32),
+        ("reserved", c_uint32),
+        ("rows", c_uint32),
+        ("columns", c_uint32),
+        ("capture_first_bytes", c_uint64),
+        ("capture_last_bytes", c_uint64),
+        ("queue_limit_bytes", c_uint64),
+        ("data", orch_stream_data_fn),
+        ("end", orch_stream_end_fn),
+        ("writable", orch_stream_writable_fn),
+        ("userdata", c_void_p),
+        ("destroy", orch_destroy_fn),
+    ]
+
+
 class orch_scope_opts(Structure):
     _fields_ = [
         ("size", c_uint32),
@@ -336,6 +369,9 @@ class orch_proc_opts(Structure):
         ("event", orch_proc_fn),
         ("userdata", c_void_p),
         ("destroy", orch_destroy_fn),
+        ("stdin_stream", c_void_p),
+        ("stdout_stream", c_void_p),
+        ("stderr_stream", c_void_p),
     ]
 
 
@@ -518,6 +554,9 @@ CALLBACKS: Dict[str, Any] = {
     "orch_hand_over_fn": orch_hand_over_fn,
     "orch_record_fn": orch_record_fn,
     "orch_export_fn": orch_export_fn,
+    "orch_stream_data_fn": orch_stream_data_fn,
+    "orch_stream_end_fn": orch_stream_end_fn,
+    "orch_stream_writable_fn": orch_stream_writable_fn,
     "orch_proc_fn": orch_proc_fn,
     "orch_death_fn": orch_death_fn,
     "orch_settle_fn": orch_settle_fn,
@@ -542,6 +581,7 @@ STRUCTS: Dict[str, Any] = {
     "orch_query_opts": orch_query_opts,
     "orch_recover_opts": orch_recover_opts,
     "orch_restore_opts": orch_restore_opts,
+    "orch_stream_opts": orch_stream_opts,
     "orch_scope_opts": orch_scope_opts,
     "orch_proc_opts": orch_proc_opts,
     "orch_stop_opts": orch_stop_opts,
@@ -662,6 +702,21 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "orch_restoration_void": (c_uint32, [c_void_p]),
     "orch_restoration_replaced": (c_char_p, [c_void_p]),
     "orch_restoration_text": (c_char_p, [c_void_p]),
+    "orch_stream_opts_init": (None, [POINTER(orch_stream_opts), c_uint32]),
+    "orch_stream_new": (c_int32, [c_void_p, POINTER(orch_stream_opts), POINTER(c_void_p), POINTER(c_void_p)]),
+    "orch_stream_ref": (c_void_p, [c_void_p]),
+    "orch_stream_unref": (c_void_p, [c_void_p]),
+    "orch_stream_pause": (c_int32, [c_void_p, POINTER(c_void_p)]),
+    "orch_stream_resume": (c_int32, [c_void_p, POINTER(c_void_p)]),
+    "orch_stream_write": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(c_size_t), POINTER(c_void_p)]),
+    "orch_stream_close": (c_int32, [c_void_p, POINTER(c_void_p)]),
+    "orch_stream_resize": (c_int32, [c_void_p, c_uint32, c_uint32, POINTER(c_void_p)]),
+    "orch_stream_end_wait": (c_int32, [c_void_p, c_int64, POINTER(c_uint32), POINTER(c_void_p)]),
+    "orch_stream_reason": (c_uint32, [c_void_p]),
+    "orch_stream_bytes": (c_uint64, [c_void_p]),
+    "orch_stream_queued": (c_uint64, [c_void_p]),
+    "orch_stream_captured": (c_void_p, [c_void_p, POINTER(c_size_t)]),
+    "orch_stream_dropped": (c_uint64, [c_void_p]),
     "orch_scope_opts_init": (None, [POINTER(orch_scope_opts), c_uint32]),
     "orch_scope_new": (c_int32, [c_void_p, POINTER(orch_scope_opts), POINTER(c_void_p), POINTER(c_void_p)]),
     "orch_scope_ref": (c_void_p, [c_void_p]),

@@ -12,8 +12,9 @@ from ._native import (Path, Text, call, descriptor, encode, environment, lib, op
                       text)
 from .context import Context
 from .death import Death
+from .stream import ProgramStream
 
-#: A file descriptor, or what has fileno(); None: /dev/null. It is duplicated.
+#: A ProgramStream; or a file descriptor or what has fileno(), which is duplicated; None: /dev/null.
 File = Union[int, Any, None]
 
 
@@ -146,8 +147,12 @@ def spawn(function: str, owner: _handle.Handle, argv: Iterable[Path], env: Optio
     """For Scope and Sandbox."""
     pointer, context = owner._pointer, owner.context
     opts = options(_table.orch_proc_opts, argv=strings(argv), envp=environment(env), cwd=optional_path(cwd),
-                   stdin_fd=descriptor(stdin), stdout_fd=descriptor(stdout), stderr_fd=descriptor(stderr),
                    flags=_table.ORCH_PROC_LEADER if leader else 0)
+    for name, file in (("stdin", stdin), ("stdout", stdout), ("stderr", stderr)):
+        if isinstance(file, ProgramStream):
+            setattr(opts, name + "_stream", file._pointer)
+        else:
+            setattr(opts, name + "_fd", descriptor(file))
     state = _ProcState(context, owner, on_event)
     opts.event, opts.destroy = _callbacks.PROC, _callbacks.DESTROY
     opts.userdata = _callbacks.add(state.happened, state.gone)
@@ -200,7 +205,7 @@ class Scope(_handle.Handle):
         argv      argv[0] absolute, or looked up in the PATH of `env`
         env       the whole environment; None: a minimal one
         cwd       absolute; None: "/"
-        stdin, stdout, stderr   a descriptor or a file, which is duplicated; None: /dev/null
+        stdin, stdout, stderr   a ProgramStream; or a descriptor or a file, which is duplicated; None: /dev/null
         leader    when it ends, the scope is stopped
         on_event  called with (proc, ProcEvent)
 

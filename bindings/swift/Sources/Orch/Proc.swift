@@ -22,18 +22,26 @@ public actor Proc {
         public var stdin: Int32?
         public var stdout: Int32?
         public var stderr: Int32?
+        /// Instead of the descriptors, which are nil then. One output may be both, one terminal all three.
+        public var stdinStream: ProgramStream?
+        public var stdoutStream: ProgramStream?
+        public var stderrStream: ProgramStream?
         /// When it ends, the scope is stopped.
         public var leader: Bool
 
         public init(
             environment: [String: String]? = nil, workingDirectory: String? = nil, stdin: Int32? = nil,
-            stdout: Int32? = nil, stderr: Int32? = nil, leader: Bool = false
+            stdout: Int32? = nil, stderr: Int32? = nil, stdinStream: ProgramStream? = nil,
+            stdoutStream: ProgramStream? = nil, stderrStream: ProgramStream? = nil, leader: Bool = false
         ) {
             self.environment = environment
             self.workingDirectory = workingDirectory
             self.stdin = stdin
             self.stdout = stdout
             self.stderr = stderr
+            self.stdinStream = stdinStream
+            self.stdoutStream = stdoutStream
+            self.stderrStream = stderrStream
             self.leader = leader
         }
     }
@@ -55,6 +63,9 @@ public actor Proc {
     ) throws(OrchError) {
         let watch = Watch()
         var proc: OpaquePointer?
+        for stream in [options.stdinStream, options.stdoutStream, options.stderrStream] {
+            try stream?.handle.requireSameContext(as: parent, "the stream")
+        }
         try withCMemory { memory throws(OrchError) in
             var opts = orch_proc_opts()
             orch_proc_opts_init(&opts, sizeOf(orch_proc_opts.self))
@@ -65,6 +76,9 @@ public actor Proc {
             opts.stdin_fd = options.stdin ?? -1
             opts.stdout_fd = options.stdout ?? -1
             opts.stderr_fd = options.stderr ?? -1
+            opts.stdin_stream = options.stdinStream?.handle.pointer
+            opts.stdout_stream = options.stdoutStream?.handle.pointer
+            opts.stderr_stream = options.stderrStream?.handle.pointer
             opts.event = onEvent
             opts.userdata = Callback.retained(watch)
             opts.destroy = releaseCallback
