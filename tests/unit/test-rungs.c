@@ -12,6 +12,7 @@
 
 static bool delegated; /* an ordinary user's run in a cgroup of his */
 static char escape_to[16];
+static char suid_path[96]; /* this program, set-user-ID for uid 1000 */
 
 static const uint32_t all_rungs[] = {ORCH_RUNG_SUBREAPER, ORCH_RUNG_CGROUP, ORCH_RUNG_PIDNS, ORCH_RUNG_CGROUP_PIDNS};
 static const uint32_t lower_rungs[] = {ORCH_RUNG_SUBREAPER, ORCH_RUNG_CGROUP};
@@ -124,10 +125,23 @@ static int load_spy(const char *helper)
 	return 0;
 }
 
+/* As root, until the end of its stdin. */
+static int load_root(const char *unused)
+{
+	char byte;
+	(void)unused;
+	if (setresuid(0, 0, 0) < 0)
+		return 1;
+	while (read(0, &byte, 1) > 0)
+		;
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	int (*run)(const char *argument);
-} own_loads[] = {{"escape", load_escape}, {"leave", load_leave}, {"strike", load_strike}, {"spy", load_spy}};
+} own_loads[] = {{"escape", load_escape}, {"leave", load_leave}, {"strike", load_strike}, {"spy", load_spy},
+	       {"root", load_root}};
 
 /* --- scopes ---------------------------------------------------------------------------- */
 
@@ -372,16 +386,20 @@ START_TEST(grace_reaches_grandchildren)
 	ck_assert(pipe2(out, O_CLOEXEC) == 0);
 	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.stdout_fd = out[1];
-	/* The grandchild is an orphan in a session of its own. */
-	orch_proc *proc = spawn_opts(scope, &opts, ARGV("sh", "-c", "setsid sh -c 'trap \"echo heard; exit 3\" TERM; echo ready;"
-							"while :; do sleep 0.05; done' & exit 0"));
+	/* One is an orphan in a session of its own, the other has a parent that does not listen. */
+	static const char *const listens = "trap 'echo heard; exit 3' TERM; echo ready; while :; do sleep 0.05; done";
+	orch_proc *proc = spawn_opts(scope, &opts, ARGV("sh", "-c", "setsid sh -c \"$0\" & exit 0", listens));
 	ck_assert_int_eq(wait_status(proc), 0);
-	close(out[1]);
 	ck_assert_int_eq(read(out[0], text, 6), 6);
+	orch_proc *deaf = spawn_opts(scope, &opts, ARGV("sh", "-c", "trap '' TERM; setsid \"$1\" --load polite; exit 4",
+							"sh", self_path));
+	ck_assert_int_eq(read(out[0], text, 6), 6);
+	close(out[1]);
 	orch_death *death = stop(scope, 8000);
 	ssize_t length = read(out[0], text, sizeof(text) - 1);
 	text[length > 0 ? length : 0] = '\0';
 	ck_assert_str_eq(text, "heard\n");
+	ck_assert_int_eq(wait_status(deaf), 4);
 	/* It ended early: nobody was left. */
 	ck_assert(orch_death_confirmed_us(death) < 7000000);
 	assert_certificate(death, rung);
@@ -402,6 +420,172 @@ START_TEST(unused_is_dead)
 	ck_assert_msg(orch_death_verdict(death) == ORCH_DEATH_DEAD, "%s", orch_death_text(death));
 	assert_gone(&watched);
 	end_ctx(ctx, scope, death);
+}
+END_TEST
+
+static bool names(orch_death *death, pid_t victim)
+{
+	for (uint32_t i = 0; i < orch_death_survivor_count(death); i++) {
+		int32_t pid;
+		uint64_t start;
+		ck_assert_int_eq(orch_death_survivor(death, i, &pid, &start, NULL, NULL), 0);
+		if (pid == victim)
+			return start > 0;
+	}
+	return false;
+}
+
+static orch_death *stop_within(orch_scope *scope, uint32_t deadline_ms)
+{
+	struct orch_stop_opts opts;
+	orch_death *death = NULL;
+	orch_stop_opts_init(&opts, sizeof(opts));
+	opts.deadline_ms = deadline_ms;
+	OK(orch_scope_stop_wait(scope, &opts, &death, e));
+	return death;
+}
+
+/* Held in its exit by a tracer outside. */
+START_TEST(survivors_are_named)
+{
+	uint32_t rung = all_rungs[_i];
+	struct watched watched;
+	if (!is_there(rung))
+		return;
+	orch_ctx *ctx = ctx_new();
+	orch_scope *scope = scope_on(ctx, rung, &watched);
+	orch_proc *proc = spawn(scope, LOAD("stubborn", watched.word));
+	ck_assert(word_is_seen(watched.word, 1));
+	pid_t victim = pid_with_word(watched.word);
+	ck_assert_int_eq(ptrace(PTRACE_SEIZE, victim, 0, PTRACE_O_TRACEEXIT), 0);
+	orch_death *death = stop_within(scope, 500);
+	const char *text = orch_death_text(death);
+	ck_assert_msg(orch_death_verdict(death) == ORCH_DEATH_SURVIVORS, "%s", text);
+	ck_assert_msg(names(death, victim), "%s", text);
+	HAS(text, "started at tick");
+	ck_assert_int_eq(orch_death_last_death_us(death), -1);
+	ck_assert(ptrace(PTRACE_DETACH, victim, 0, 0) == 0 || errno == ESRCH);
+	ck_assert(becomes_gone(&watched));
+	orch_proc_unref(proc);
+	end_ctx(ctx, scope, death);
+}
+END_TEST
+
+/* A set-user-ID program is another's: only a cgroup reaches it, and a namespace does not let it be. */
+START_TEST(another_users_process)
+{
+	uint32_t rung = lower_rungs[_i];
+	struct watched watched;
+	struct orch_proc_opts opts;
+	int in[2];
+	struct stat suid;
+	if (!is_there(rung) || is_root())
+		return;
+	if (stat(suid_path, &suid) < 0 || suid.st_uid != 0) {
+		printf("not started by root: there is no set-user-ID program to try\n");
+		return;
+	}
+	orch_ctx *ctx = ctx_new();
+	orch_scope *scope = scope_on(ctx, rung, &watched);
+	ck_assert(pipe2(in, O_CLOEXEC) == 0);
+	orch_proc_opts_init(&opts, sizeof(opts));
+	opts.stdin_fd = in[0];
+	orch_proc *proc = spawn_opts(scope, &opts, ARGV(suid_path, "--load", "root", "x", watched.word));
+	close(in[0]);
+	ck_assert(word_is_seen(watched.word, 1));
+	pid_t victim = pid_with_word(watched.word);
+	/* Control: it is out of this user's reach. */
+	for (int i = 0; i < 500 && kill(victim, 0) == 0; i++)
+		pause_ms(10);
+	ck_assert(kill(victim, 0) < 0 && errno == EPERM);
+	orch_death *death = stop_within(scope, 1000);
+	if (rung == ORCH_RUNG_CGROUP) {
+		assert_certificate(death, rung);
+	} else {
+		ck_assert_msg(orch_death_verdict(death) == ORCH_DEATH_SURVIVORS, "%s", orch_death_text(death));
+		ck_assert(names(death, victim));
+		ck_assert(exists(victim));
+	}
+	close(in[1]);
+	ck_assert(becomes_gone(&watched));
+	orch_proc_unref(proc);
+	end_ctx(ctx, scope, death);
+}
+END_TEST
+
+START_TEST(dropped_is_gone)
+{
+	uint32_t rung = lower_rungs[_i];
+	struct watched watched;
+	if (!is_there(rung))
+		return;
+	orch_ctx *ctx = ctx_new();
+	orch_scope *scope = scope_on(ctx, rung, &watched);
+	ck_assert_int_eq(run(scope, LOAD("awkward", watched.word)), 0);
+	ck_assert(word_is_seen(watched.word, 1));
+	orch_scope_unref(scope);
+	ck_assert(becomes_gone(&watched));
+	/* And with the context. */
+	scope = scope_on(ctx, rung, &watched);
+	ck_assert_int_eq(run(scope, LOAD("awkward", watched.word)), 0);
+	ck_assert(word_is_seen(watched.word, 1));
+	orch_ctx_unref(ctx);
+	orch_scope_unref(scope);
+	ck_assert(becomes_gone(&watched));
+}
+END_TEST
+
+START_TEST(leader_ends_the_scope)
+{
+	uint32_t rung = lower_rungs[_i];
+	struct watched watched;
+	struct deaths deaths = {0};
+	struct orch_proc_opts opts;
+	if (!is_there(rung))
+		return;
+	orch_ctx *ctx = ctx_new();
+	orch_scope *scope = scope_on(ctx, rung, &watched);
+	OK(orch_scope_on_death(scope, on_death, &deaths, on_deaths_destroyed, e));
+	ck_assert_int_eq(run(scope, LOAD("awkward", watched.word)), 0);
+	ck_assert(word_is_seen(watched.word, 1));
+	orch_proc_opts_init(&opts, sizeof(opts));
+	opts.flags = ORCH_PROC_LEADER;
+	ck_assert_int_eq(wait_status(spawn_opts(scope, &opts, ARGV("sh", "-c", "exit 9"))), 9);
+	loop_until(ctx, &deaths.count);
+	assert_gone(&watched);
+	assert_certificate(deaths.last, rung);
+	end_ctx(ctx, scope, deaths.last);
+}
+END_TEST
+
+/* Two of the same rung in one helper: what one leaves is not the other's. */
+START_TEST(scopes_are_apart)
+{
+	uint32_t rung = lower_rungs[_i];
+	struct watched watched[2];
+	orch_scope *scopes[2];
+	if (!is_there(rung))
+		return;
+	orch_ctx *ctx = ctx_new();
+	for (int i = 0; i < 2; i++) {
+		scopes[i] = scope_on(ctx, rung, &watched[i]);
+		ck_assert_int_eq(run(scopes[i], LOAD("awkward", watched[i].word)), 0);
+		ck_assert(word_is_seen(watched[i].word, 1));
+	}
+	/* The first one's supervisor is killed: its load is a stray's. */
+	struct deaths deaths = {0};
+	OK(orch_scope_on_death(scopes[0], on_death, &deaths, on_deaths_destroyed, e));
+	ck_assert_int_eq(kill(watched[0].init_pid, SIGKILL), 0);
+	loop_until(ctx, &deaths.count);
+	assert_gone(&watched[0]);
+	ck_assert(word_is_seen(watched[1].word, 1));
+	ck_assert_int_eq(run(scopes[1], ARGV("true")), 0);
+	orch_death *death = stop(scopes[1], 0);
+	assert_gone(&watched[1]);
+	assert_certificate(death, rung);
+	orch_scope_unref(scopes[0]);
+	orch_death_unref(deaths.last);
+	end_ctx(ctx, scopes[1], death);
 }
 END_TEST
 
@@ -805,6 +989,11 @@ Suite *suite(void)
 	tcase_add_loop_test(each, three_hundred_are_gone, 0, 4);
 	tcase_add_loop_test(each, grace_reaches_grandchildren, 0, 4);
 	tcase_add_loop_test(each, unused_is_dead, 0, 4);
+	tcase_add_loop_test(each, survivors_are_named, 0, 4);
+	tcase_add_loop_test(each, another_users_process, 0, 2);
+	tcase_add_loop_test(each, dropped_is_gone, 0, 2);
+	tcase_add_loop_test(each, leader_ends_the_scope, 0, 2);
+	tcase_add_loop_test(each, scopes_are_apart, 0, 2);
 	tcase_add_loop_test(attacks, killed_by_its_load, 0, 2);
 	tcase_add_loop_test(attacks, stopped_by_its_load, 0, 2);
 	tcase_add_loop_test(attacks, can_not_be_traced, 0, 2);
@@ -864,6 +1053,9 @@ static int run_delegated(void)
 
 int main(int argc, char **argv)
 {
+	/* As root's for everybody it is good for one thing only. */
+	if (geteuid() != getuid())
+		return argc >= 4 && strcmp(argv[2], "root") == 0 ? load_root(NULL) : 99;
 	if (argc >= 4 && strcmp(argv[1], "--load") == 0)
 		for (size_t i = 0; i < sizeof(own_loads) / sizeof(*own_loads); i++)
 			if (strcmp(argv[2], own_loads[i].name) == 0)
@@ -872,6 +1064,9 @@ int main(int argc, char **argv)
 		return load_main(argv[2]);
 	make_folder();
 	delegated = !is_root() && has_delegation();
+	copy(self_path, suid_path, sizeof(suid_path), "suid");
+	if (is_root() && (chown(suid_path, 0, USER) < 0 || chmod(suid_path, 04750) < 0))
+		return 99;
 	int failed = run_all();
 	if (is_root()) {
 		failed += run_as_user() != 0;

@@ -329,7 +329,9 @@ static void init_ended(struct helper *helper, struct scope *scope)
 		;
 	if (climbs_on(helper, scope))
 		return;
-	scope->last_death_us = now_us();
+	/* A supervisor's end is nobody else's. */
+	if (scope->rung >= ORCH_RUNG_PIDNS)
+		scope->last_death_us = now_us();
 	if (scope->state == SETTING_UP) {
 		setup_fail(&error, ORCH_ESYS, 0, "setup",
 			   "the scope's init ended before the scope stood");

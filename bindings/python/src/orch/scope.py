@@ -167,7 +167,8 @@ class Scope(_handle.Handle):
     Closing the last handle kills a scope that was not stopped, without a certificate.
 
     label             for logs and certificates; by default the scope's random name
-    least_rung        what is asked of the host at least
+    least_rung        what is asked of the host at least; by default Rung.PIDNS
+    best_rung         no better one is tried; by default the best that there is
     setup_timeout_ms  by default 10000
 
     Error EHELPER: orch-reaper is missing, of another version, or did not start.
@@ -176,9 +177,9 @@ class Scope(_handle.Handle):
     _noun = "scope"
 
     def __init__(self, context: Context, *, label: Optional[Text] = None, least_rung: Optional[Rung] = None,
-                 setup_timeout_ms: Optional[int] = None) -> None:
+                 setup_timeout_ms: Optional[int] = None, best_rung: Optional[Rung] = None) -> None:
         opts = options(_table.orch_scope_opts, label=encode(label), least_rung=least_rung,
-                       setup_timeout_ms=setup_timeout_ms)
+                       setup_timeout_ms=setup_timeout_ms, best_rung=best_rung)
         super().__init__(self._make("orch_scope_new", context._pointer, ctypes.byref(opts)), context)
 
     # --- start -----------------------------------------------------------------------------------------------------

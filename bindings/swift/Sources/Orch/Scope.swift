@@ -6,9 +6,9 @@ public struct Rung: OrchConstant {
     public let rawValue: UInt32
     public init(rawValue: UInt32) { self.rawValue = rawValue }
 
-    /// Best effort; not built in 0.1.
+    /// By descent: best effort, never certified dead once a program ran.
     public static let subreaper = Self(ORCH_RUNG_SUBREAPER)
-    /// Not built in 0.1.
+    /// A cgroup v2 leaf of ours alone.
     public static let cgroup = Self(ORCH_RUNG_CGROUP)
     /// A PID namespace with our init.
     public static let pidns = Self(ORCH_RUNG_PIDNS)
@@ -28,11 +28,15 @@ public actor Scope {
         public var leastRung: Rung?
         /// 0: 10000.
         public var setupTimeoutMs: UInt32
+        /// No better one is tried; nil: the best that there is.
+        public var bestRung: Rung?
 
-        public init(label: String? = nil, leastRung: Rung? = nil, setupTimeoutMs: UInt32 = 0) {
+        public init(label: String? = nil, leastRung: Rung? = nil, setupTimeoutMs: UInt32 = 0,
+                    bestRung: Rung? = nil) {
             self.label = label
             self.leastRung = leastRung
             self.setupTimeoutMs = setupTimeoutMs
+            self.bestRung = bestRung
         }
     }
 
@@ -56,6 +60,7 @@ public actor Scope {
                 opts.label = try memory.string(options.label)
                 opts.least_rung = options.leastRung?.rawValue ?? 0
                 opts.setup_timeout_ms = options.setupTimeoutMs
+                opts.best_rung = options.bestRung?.rawValue ?? 0
                 try check { orch_scope_new(ctx, &opts, &made, $0) }
             }
             try listen(made, ending)
