@@ -63,6 +63,8 @@ struct helper {
 };
 
 void host_send(struct helper *helper, struct wire_packet *packet);
+/* Serves what the host has sent so far, of which some may have to wait for the next turn. */
+void host_hear(struct helper *helper);
 
 /* Before the first request, and after the last scope is gone. */
 void scopes_begin(struct helper *helper);

@@ -62,7 +62,7 @@ static void greet(struct helper *helper, struct wire_packet *hello, int error)
 	helper->greeted = true;
 }
 
-static void hear_host(struct helper *helper)
+void host_hear(struct helper *helper)
 {
 	for (int i = 0; i < REQUESTS && helper->host_fd >= 0; i++) {
 		struct wire_packet packet;
@@ -111,7 +111,7 @@ static void run(struct helper *helper)
 		if (helper->host_fd >= 0 && fds[1].revents)
 			host_gone(helper);
 		if (helper->host_fd >= 0 && fds[0].revents & (POLLIN | POLLHUP | POLLERR))
-			hear_host(helper);
+			host_hear(helper);
 		scopes_step(helper);
 		if (helper->host_fd >= 0 && helper->to_host.length) {
 			int error = wire_queue_flush(&helper->to_host, helper->host_fd);

@@ -170,6 +170,13 @@ void judge_note_program(struct orch_scope *scope, int32_t pid);
 /* The least rung on which a confinement can be entered. */
 uint32_t judge_confined_rung(void);
 void judge_free(struct orch_scope *scope);
+/* How many live in it besides init, where the host can see that at once; false: the helper has to count. */
+bool judge_members(const struct orch_scope *scope, uint32_t *ret_alive);
+/*
+ * Kills a closed set at once, behind the request that the helper has in its socket: what it would do as soon as it runs,
+ * which may be late where the load has the processors.
+ */
+void judge_strike(const struct orch_scope *scope);
 
 struct orch_proc {
 	atomic_uint references;

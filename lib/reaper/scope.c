@@ -547,6 +547,8 @@ void scope_helper_lost(struct orch_scope *scope, const orch_error *error)
 
 void scope_begin_stop(struct orch_scope *scope, uint32_t grace_ms, uint32_t deadline_ms)
 {
+	bool first = !scope->stopping, at_once = grace_ms == 0 && scope->phase == SCOPE_STANDING;
+	uint32_t alive;
 	scope->stopping = true;
 	orch_close_fd(&scope->listener_fd);
 	wire_queue_clear(&scope->pending);
@@ -561,7 +563,11 @@ void scope_begin_stop(struct orch_scope *scope, uint32_t grace_ms, uint32_t dead
 	packet.message.number[1] = deadline_ms - MARGIN_MS(deadline_ms);
 	packet.message.number[2] = (uint64_t)orch_monotonic_us();
 	packet.message.number[3] = (uint64_t)scope->requested_ms;
-	reaper_send(scope->reaper, &packet, NULL);
+	if (first && at_once && judge_members(scope, &alive))
+		packet.message.number[4] = 1 + (uint64_t)alive;
+	/* A request that still waits here could come behind the deaths, which then nobody would have asked for. */
+	if (reaper_send(scope->reaper, &packet, NULL) == 0 && at_once && !scope->reaper->out.length)
+		judge_strike(scope);
 }
 
 void orch_scope_opts_init(struct orch_scope_opts *opts, uint32_t size)

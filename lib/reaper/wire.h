@@ -35,7 +35,8 @@ enum wire_type {
 	 * WIRE_CONFINED: fd the specification. */
 	WIRE_SCOPE_NEW,
 	/* number: grace in ms, deadline in ms, time of the request (CLOCK_MONOTONIC us,
-	   CLOCK_REALTIME ms). */
+	   CLOCK_REALTIME ms), 1 + how many were alive besides init (0: the helper counts). Without grace the host may
+	   have killed them by the time it is read. */
 	WIRE_STOP,
 
 	/* Host to helper to init. `subject` is the host's number for the program or connection. */

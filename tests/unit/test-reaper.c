@@ -563,6 +563,45 @@ START_TEST(init_killed_from_outside)
 }
 END_TEST
 
+/* Where there is a cgroup the host kills itself: a helper that gets no processor, here stopped, delays the certificate only. */
+START_TEST(killed_while_the_helper_is_stopped)
+{
+	orch_ctx *ctx = ctx_new();
+	orch_scope *scope = scope_new(ctx);
+	struct deaths deaths = {0};
+	struct orch_stop_opts opts;
+	OK(orch_scope_start_wait(scope, 10000, e));
+	struct watched watched = watch(scope);
+	orch_proc *proc = spawn(scope, LOAD("stubborn", watched.word));
+	while (!orch_proc_pid(proc))
+		OK(orch_ctx_process(ctx, e));
+	pid_t helper = parent_of(watched.init_pid);
+	orch_stop_opts_init(&opts, sizeof(opts));
+	opts.deadline_ms = 60000;
+	ck_assert_int_eq(kill(helper, SIGSTOP), 0);
+	OK(orch_scope_stop(scope, &opts, on_death, &deaths, on_deaths_destroyed, e));
+	for (int i = 0; i < (is_root() ? 1000 : 20) && with_word(watched.word); i++)
+		pause_ms(10);
+	bool killed = !with_word(watched.word);
+	bool reaped = !exists(watched.init_pid);
+	ck_assert_int_eq(kill(helper, SIGCONT), 0);
+	ck_assert(!reaped);
+	/* The control: without one it lives until the helper kills. */
+	ck_assert_int_eq(killed, is_root());
+	loop_until(ctx, &deaths.count);
+	assert_dead(deaths.last);
+	assert_nothing_left(&watched);
+	ck_assert_uint_eq(orch_death_alive_at_request(deaths.last), 1);
+	/* The request was there before the deaths: nobody takes them for an end that nobody asked for. */
+	ck_assert(!strstr(orch_death_mechanism(deaths.last), "init ended"));
+	ck_assert(!!strstr(orch_death_mechanism(deaths.last), "cgroup.kill") == is_root());
+	ck_assert_int_eq(wait_status(proc), 256 + SIGKILL);
+	orch_death_unref(deaths.last);
+	orch_scope_unref(scope);
+	orch_ctx_unref(ctx);
+}
+END_TEST
+
 START_TEST(unref_kills)
 {
 	unsigned fds = open_fds();
@@ -735,6 +774,7 @@ Suite *suite(void)
 	tcase_add_test(stopping, stopped_twice_and_early);
 	tcase_add_test(stopping, survivors_are_named);
 	tcase_add_test(stopping, init_killed_from_outside);
+	tcase_add_test(stopping, killed_while_the_helper_is_stopped);
 	tcase_add_test(stopping, unref_kills);
 	tcase_add_test(stopping, scopes_and_contexts_are_apart);
 	tcase_add_test(stopping, rungs);

@@ -67,7 +67,7 @@ void scope_begin_end(struct scope *scope, int64_t grace_ms, int64_t deadline_us,
 		struct census census;
 		if (scope->state == SETTING_UP)
 			scope->proof |= WIRE_DEATH_NEVER_STOOD;
-		else {
+		else if (!scope->counted) {
 			take_census(scope, &census, scope->init_pid, 0);
 			scope->alive = census.count;
 			census_free(&census);

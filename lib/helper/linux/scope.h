@@ -66,7 +66,8 @@ struct scope {
 	int64_t requested_us;  /* CLOCK_MONOTONIC */
 	int64_t requested_ms;  /* CLOCK_REALTIME */
 	int64_t last_death_us; /* CLOCK_MONOTONIC; 0: not yet */
-	uint32_t alive;
+	uint32_t alive; /* at the request */
+	bool counted;	/* by the host */
 	uint32_t proof; /* WIRE_DEATH_* */
 };
 

@@ -16,6 +16,8 @@
 #include "scope.h"
 
 #define QUEUE_MAX 256
+/* More than what fits into a socket. */
+#define HEARINGS 8
 
 /* --- the whole ------------------------------------------------------------------------- */
 
@@ -213,6 +215,10 @@ int scopes_request(struct helper *helper, struct wire_packet *packet)
 	case WIRE_SCOPE_NEW:
 		return scope_new(helper, packet);
 	case WIRE_STOP:
+		if (scope && scope->state == STANDING && packet->message.number[4]) {
+			scope->counted = true;
+			scope->alive = (uint32_t)(packet->message.number[4] - 1);
+		}
 		if (scope)
 			scope_begin_end(scope, (int64_t)packet->message.number[0],
 				  (int64_t)packet->message.number[2] +
@@ -332,6 +338,9 @@ static void init_ended(struct helper *helper, struct scope *scope)
 	/* A supervisor's end is nobody else's. */
 	if (scope->rung >= ORCH_RUNG_PIDNS)
 		scope->last_death_us = now_us();
+	/* A host that asked kills behind its request: then that is in the socket by now. */
+	for (int i = 0; i < HEARINGS && scope->state == STANDING; i++)
+		host_hear(helper);
 	if (scope->state == SETTING_UP) {
 		setup_fail(&error, ORCH_ESYS, 0, "setup",
 			   "the scope's init ended before the scope stood");

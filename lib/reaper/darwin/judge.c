@@ -40,6 +40,19 @@ void judge_free(struct orch_scope *scope)
 	scope->lineage = NULL;
 }
 
+/* Who is a member has to be looked for, which is the helper's work. */
+bool judge_members(const struct orch_scope *scope, uint32_t *ret_alive)
+{
+	(void)scope;
+	(void)ret_alive;
+	return false;
+}
+
+void judge_strike(const struct orch_scope *scope)
+{
+	(void)scope;
+}
+
 /* Kills whom it finds. How many lived; -1: there is no list. With `last` the survivors are kept. */
 static int kill_members(struct orch_scope *scope, bool last)
 {

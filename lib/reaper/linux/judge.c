@@ -153,6 +153,33 @@ void judge_free(struct orch_scope *scope)
 	(void)scope;
 }
 
+/* Below it a program may have left the leaf, or init's end would leave its programs to nobody: orch-reaper's order matters. */
+static bool may_strike(const struct orch_scope *scope)
+{
+	return scope->rung == ORCH_RUNG_CGROUP_PIDNS && scope->init_fd >= 0;
+}
+
+bool judge_members(const struct orch_scope *scope, uint32_t *ret_alive)
+{
+	_cleanup_close_ int leaf = may_strike(scope) ? open_leaf(scope) : -1;
+	struct census census;
+	if (leaf < 0)
+		return false;
+	census_take(&census, 0, leaf, scope->init_pid, 0);
+	*ret_alive = census.count;
+	census_free(&census);
+	return true;
+}
+
+void judge_strike(const struct orch_scope *scope)
+{
+	_cleanup_close_ int leaf = may_strike(scope) ? open_leaf(scope) : -1;
+	if (leaf < 0)
+		return;
+	leaf_kill(leaf);
+	pidfd_kill(scope->init_fd, SIGKILL);
+}
+
 void judge_begin(struct orch_scope *scope)
 {
 	scope_expect_death(scope, DEFAULT_DEADLINE_MS);
