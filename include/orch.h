@@ -17,6 +17,7 @@
 #include <orch/journal.h>
 #include <orch/permit.h>
 #include <orch/pipeline.h>
+#include <orch/reaper.h>
 #include <orch/sandbox.h>
 #include <orch/scope.h>
 #include <orch/stream.h>

@@ -82,6 +82,13 @@ static inline void orch_close_fd(int *fd)
 	*fd = -1;
 }
 
+/*
+ * In a child that this process forks, *fd is closed and -1: for descriptors that hold a lock, whose copies in a worker
+ * would keep it after the owner's death. False without memory. Not for children of vfork(2) or a bare clone(2).
+ */
+bool orch_close_in_child(int *fd);
+void orch_close_in_child_no_more(const int *fd);
+
 /* --- growing byte string --------------------------------------------------------------------------- */
 
 /* Always terminated by a NUL that is not counted; data is NULL while it is empty. Zero-initialise. */
@@ -126,6 +133,8 @@ char *orch_place_own_dir(void);
 /* 0, or ORCH_EFORKED in a child of the process that made it, or ORCH_EINVAL for NULL. */
 int32_t orch_ctx_check(orch_ctx *ctx, orch_error **reterr);
 bool orch_ctx_forked(const orch_ctx *ctx);
+/* True while the calling thread is in a turn of any context: inside a callback. For waiting calls without a context. */
+bool orch_in_callback(void);
 const char *orch_ctx_helper_path(const orch_ctx *ctx); /* the option, or NULL */
 /*
  * For what lives in a context without a handle that anybody holds: `end` is called when the context goes, before

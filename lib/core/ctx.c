@@ -338,11 +338,21 @@ static void mirror_next_timer(orch_ctx *ctx)
 	mirror_set_timer(ctx->mirror, next_us);
 }
 
+/* Turns that the thread is in: one context's callback may run another context. */
+static _Thread_local unsigned turns;
+
+bool orch_in_callback(void)
+{
+	return turns != 0;
+}
+
 static void turn(orch_ctx *ctx, int flags)
 {
+	turns++;
 	run_destructions(ctx);
 	ev_run(ctx->loop, flags);
 	run_destructions(ctx);
+	turns--;
 }
 
 static void on_deadline(void *userdata)

@@ -37,6 +37,8 @@ int orch_sync_all(int fd);
 int orch_rename_new(int from_dir, const char *from, int to_dir, const char *to);
 /* Each gets the other's name, at once. */
 int orch_rename_swap(const char *one, const char *other);
+/* An open-file-description lock on the whole file, without waiting: -1 with EAGAIN or EACCES if another is there. */
+int orch_lock(int fd, bool shared);
 /* The file that the running program was started from, absolute; to be freed; NULL with errno. */
 char *orch_program_path(void);
 

@@ -186,8 +186,6 @@ bool file_identity_read(const char *path, struct file_identity *identity);
 int32_t filesystem_check(const char *folder, orch_error **reterr);
 /* True for the statfs(2) magic of a network file system. Linux only: elsewhere they have no numbers. */
 bool filesystem_is_remote(uint64_t magic, const char **ret_name);
-/* An open-file-description lock on the whole file, without waiting: -1 with EAGAIN or EACCES if another is there. */
-int file_lock(int fd, bool shared);
 /* Makes the file so long, with every block allocated. 0 or an errno. */
 int file_reserve(int fd, off_t bytes);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 
 #include "core/os.h"
@@ -13,70 +12,8 @@
  * the database; an OFD lock ends only with the last copy of its descriptor.
  *
  * Such copies are what fork(2) makes, so a worker that the host forked would keep a dead
- * coordinator's journal locked. Hence the one fork handler of the library: the child closes its
- * copies.
+ * coordinator's journal locked: orch_close_in_child().
  */
-
-static pthread_mutex_t held_mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t held_once = PTHREAD_ONCE_INIT;
-static struct lock **held;
-static size_t held_count, held_capacity;
-
-static void fork_prepare(void)
-{
-	pthread_mutex_lock(&held_mutex);
-}
-
-static void fork_parent(void)
-{
-	pthread_mutex_unlock(&held_mutex);
-}
-
-static void fork_child(void)
-{
-	for (size_t i = 0; i < held_count; i++)
-		orch_close_fd(&held[i]->fd);
-	held_count = 0;
-	pthread_mutex_unlock(&held_mutex);
-}
-
-static void held_init(void)
-{
-	pthread_atfork(fork_prepare, fork_parent, fork_child);
-}
-
-static bool held_add(struct lock *lock)
-{
-	pthread_once(&held_once, held_init);
-	pthread_mutex_lock(&held_mutex);
-	if (held_count == held_capacity) {
-		size_t capacity = held_capacity ? 2 * held_capacity : 4;
-		struct lock **grown = realloc(held, capacity * sizeof(*held));
-		if (!grown) {
-			pthread_mutex_unlock(&held_mutex);
-			return false;
-		}
-		held = grown;
-		held_capacity = capacity;
-	}
-	held[held_count++] = lock;
-	pthread_mutex_unlock(&held_mutex);
-	return true;
-}
-
-static void held_remove(const struct lock *lock)
-{
-	pthread_mutex_lock(&held_mutex);
-	for (size_t i = 0; i < held_count; i++)
-		if (held[i] == lock)
-			held[i--] = held[--held_count];
-	if (!held_count) {
-		free(held);
-		held = NULL;
-		held_capacity = 0;
-	}
-	pthread_mutex_unlock(&held_mutex);
-}
 
 int32_t journal_code(int os_errno)
 {
@@ -160,7 +97,7 @@ int32_t lock_take(struct lock *lock, const char *path, bool shared, orch_error *
 				      "cannot open the lock file %s", path);
 			goto failed;
 		}
-		if (file_lock(lock->fd, shared) < 0) {
+		if (orch_lock(lock->fd, shared) < 0) {
 			r = errno == EAGAIN || errno == EACCES
 				    ? lock_refused(lock, reterr)
 				    : orch_fail(reterr, ORCH_ESYS, errno, "lock", "cannot lock %s",
@@ -172,7 +109,7 @@ int32_t lock_take(struct lock *lock, const char *path, bool shared, orch_error *
 			lock->identity.device = status.st_dev;
 			lock->identity.inode = status.st_ino;
 			if (file_identity_holds(path, &lock->identity)) {
-				if (held_add(lock))
+				if (orch_close_in_child(&lock->fd))
 					return 0;
 				r = orch_fail_memory(reterr);
 				goto failed;
@@ -219,7 +156,7 @@ void lock_release(struct lock *lock)
 {
 	if (!lock->path)
 		return;
-	held_remove(lock);
+	orch_close_in_child_no_more(&lock->fd);
 	/* Closing, never F_UNLCK: in a forked child the lock is the parent's. */
 	orch_close_fd(&lock->fd);
 	free(ORCH_STEAL(lock->path));

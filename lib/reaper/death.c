@@ -65,6 +65,9 @@ static char *mechanism_text(uint32_t rung, uint32_t flags)
 	add_part(&buf, flags & WIRE_DEATH_LINEAGE_KILLED,
 		 "SIGKILL to every descendant that was found and to their process groups");
 	add_part(&buf, flags & WIRE_DEATH_UNUSED, "nothing had to be killed");
+	if (flags & WIRE_DEATH_RECOVERED && !buf.length)
+		add_part(&buf, true, "nobody was found to be killed");
+	add_part(&buf, flags & WIRE_DEATH_RECOVERED, "in recovery after the host's end");
 	return take(&buf);
 }
 
@@ -82,6 +85,12 @@ static char *proof_text(uint32_t rung, const struct death_facts *facts)
 		 has_pidns ? "the host's pidfd of init reports its end, so its PID namespace is empty"
 			   : "the host's pidfd of the supervisor reports its end");
 	add_part(&buf, facts->flags & WIRE_DEATH_CHILDLESS, "waitid() in the supervisor said that no descendant was left");
+	add_part(&buf, facts->flags & WIRE_DEATH_ANOTHER_BOOT,
+		 "the machine was started again since (another boot id)");
+	add_part(&buf, facts->flags & WIRE_DEATH_INIT_GONE,
+		 "the process that was init is dead (by its identity, not its number), so its PID namespace is empty");
+	add_part(&buf, facts->flags & WIRE_DEATH_HELPER_GONE,
+		 "the orch-reaper that was to make it is dead, and nothing of a set-up is left");
 	add_part(&buf, facts->flags & WIRE_DEATH_CGROUP_EMPTY, "cgroup.events says populated 0");
 	add_part(&buf, facts->flags & WIRE_DEATH_CGROUP_GONE, "the cgroup leaf is removed");
 	add_part(&buf, facts->flags & WIRE_DEATH_UID_EMPTY,

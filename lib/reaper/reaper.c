@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 
+#include <orch/reaper.h>
+
 #include "scope-private.h"
 
 /* Messages per turn, so that a busy helper does not starve the host's other sources. */
@@ -215,11 +217,12 @@ static void reaper_end(void *object)
 	while (reaper->scopes)
 		scope_abandon(reaper->scopes);
 	wire_queue_clear(&reaper->out);
+	record_close(reaper->record);
 	free(reaper->helper_path);
 	free(reaper);
 }
 
-int32_t reaper_get(orch_ctx *ctx, struct reaper **ret_reaper, orch_error **reterr)
+int32_t reaper_of(orch_ctx *ctx, struct reaper **ret_reaper, orch_error **reterr)
 {
 	struct reaper *reaper = orch_ctx_reaper(ctx);
 	if (!reaper) {
@@ -230,11 +233,39 @@ int32_t reaper_get(orch_ctx *ctx, struct reaper **ret_reaper, orch_error **reter
 		reaper->fd = reaper->helper_watch = reaper->dying_watch = -1;
 		orch_ctx_set_reaper(ctx, reaper, reaper_end);
 	}
-	if (reaper->fd < 0) {
-		int32_t code = start(reaper, reterr);
-		if (code < 0)
-			return code;
-	}
 	*ret_reaper = reaper;
 	return 0;
+}
+
+int32_t reaper_get(orch_ctx *ctx, struct reaper **ret_reaper, orch_error **reterr)
+{
+	struct reaper *reaper = NULL;
+	int32_t code = reaper_of(ctx, &reaper, reterr);
+	if (code == 0 && reaper->fd < 0)
+		code = start(reaper, reterr);
+	if (code == 0)
+		*ret_reaper = reaper;
+	return code;
+}
+
+int32_t orch_reaper_record(orch_ctx *ctx, const char *path, orch_error **reterr)
+{
+	struct reaper *reaper = NULL;
+	int32_t code = orch_ctx_check(ctx, reterr);
+	if (code < 0)
+		return code;
+	if (!path || !*path)
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "path names no file for the record of scopes");
+	code = reaper_of(ctx, &reaper, reterr);
+	if (code < 0)
+		return code;
+	if (reaper->record)
+		return orch_fail(reterr, ORCH_ESTATE, 0, NULL, "the context records its scopes in %s already",
+				 reaper->record->path);
+	code = record_open(path, true, &reaper->record, reterr);
+	if (code == 0 && reaper->record->count)
+		orch_ctx_logf(ctx, ORCH_LOG_WARNING,
+			      "%s: %u scopes of an earlier host have no end: orch_reaper_recover() was not called", path,
+			      reaper->record->count);
+	return code;
 }

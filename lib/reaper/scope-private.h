@@ -15,6 +15,7 @@
 #include "../core/core-private.h"
 #include "census.h"
 #include "reaper-private.h"
+#include "record.h"
 #include "wire.h"
 
 #define DEFAULT_DEADLINE_MS 10000u
@@ -36,9 +37,12 @@ struct reaper {
 	struct wire_inbox in;
 	struct orch_scope *scopes;
 	uint32_t last_scope;
+	struct record *record; /* of scopes; NULL: none is kept */
 };
 
-/* The context's reaper with a helper that runs. */
+/* The context's reaper, with or without a helper. */
+int32_t reaper_of(orch_ctx *ctx, struct reaper **ret_reaper, orch_error **reterr);
+/* The same with a helper that runs. */
 int32_t reaper_get(orch_ctx *ctx, struct reaper **ret_reaper, orch_error **reterr);
 /* Takes the packet's fds, also on failure. Without a helper it does nothing. */
 int32_t reaper_send(struct reaper *reaper, struct wire_packet *packet, orch_error **reterr);

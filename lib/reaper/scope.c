@@ -189,6 +189,48 @@ int32_t scope_tell_later(struct orch_scope *scope, orch_error **reterr)
 	return orch_source_timer(scope->ctx, 0, on_later, scope, &scope->later, reterr);
 }
 
+/* --- the record ------------------------------------------------------------------------ */
+
+/*
+ * Before the first program is asked for: a recovery relies on it that none ran in a scope whose init is not recorded.
+ */
+static bool record_standing(struct orch_scope *scope, orch_error **reterr)
+{
+	struct identity init = {0};
+	if (!scope->reaper->record)
+		return true;
+	if (scope->init_pid)
+		identity_take(scope->init_pid, scope->init_fd, &init);
+	return record_up(scope->reaper->record, scope->name, scope->rung, &init, scope->pidns_inode,
+			 scope->cgroup ? scope->cgroup : "", reterr) == 0;
+}
+
+/* Where there is no closed set, the programs are all that a recovery can find. */
+static void record_started(struct orch_scope *scope, pid_t pid)
+{
+	struct identity program;
+	orch_error *error = NULL;
+	if (!scope->reaper->record || scope->rung != ORCH_RUNG_SUBREAPER || pid <= 0)
+		return;
+	identity_take(pid, -1, &program);
+	if (program.start_time && record_program(scope->reaper->record, scope->name, &program, &error) < 0)
+		orch_ctx_logf(scope->ctx, ORCH_LOG_WARNING, "%s: %s", scope->name, orch_error_message(error));
+	orch_error_free(error);
+}
+
+/* A recovery has nothing more to say. By descent it never has, and the host was told. */
+static void record_over(struct orch_scope *scope, uint32_t verdict)
+{
+	orch_error *error = NULL;
+	bool is_over = verdict == ORCH_DEATH_DEAD || verdict == ORCH_DEATH_DEAD_UNREAPED ||
+		       (verdict == ORCH_DEATH_UNVERIFIABLE && scope->rung == ORCH_RUNG_SUBREAPER);
+	if (is_over && scope->reaper->record && record_end(scope->reaper->record, scope->name, &error) < 0)
+		orch_ctx_logf(scope->ctx, ORCH_LOG_WARNING, "%s: %s", scope->name, orch_error_message(error));
+	orch_error_free(error);
+}
+
+/* --- the end --------------------------------------------------------------------------- */
+
 static void end_procs(struct orch_scope *scope, uint32_t verdict)
 {
 	orch_error *error = NULL;
@@ -270,6 +312,7 @@ void scope_over(struct orch_scope *scope, orch_death *death)
 	scope->stopping = true;
 	scope->certified_us = orch_monotonic_us();
 	scope->unsettled = death;
+	record_over(scope, orch_death_verdict(death));
 	if (!scope->requested_us) {
 		/* Nobody had asked for this end. */
 		scope->requested_us = orch_monotonic_us();
@@ -403,6 +446,10 @@ static void hear_up(struct orch_scope *scope, struct wire_packet *packet)
 		}
 		packet->fd_count--;
 	}
+	if (!record_standing(scope, &error)) {
+		refuse_up(scope, error);
+		return;
+	}
 	if (scope->stopping)
 		return; /* the stop passed this message on its way */
 	scope->phase = SCOPE_STANDING;
@@ -503,6 +550,7 @@ void scope_hear(struct orch_scope *scope, struct wire_packet *packet)
 		break;
 	case WIRE_STARTED:
 		judge_note_program(scope, message->value);
+		record_started(scope, message->value);
 		if (proc)
 			proc_started(proc, message->value);
 		break;
@@ -641,6 +689,16 @@ static int32_t check_confined_rung(const struct orch_scope_opts *opts, orch_erro
 	return 0;
 }
 
+/* Before anybody is asked for the scope. */
+static int32_t record_name(struct orch_scope *scope, orch_error **reterr)
+{
+	struct identity helper;
+	if (!scope->reaper->record)
+		return 0;
+	identity_take(scope->reaper->helper_pid, scope->reaper->helper_watch, &helper);
+	return record_named(scope->reaper->record, scope->name, scope->label, &helper, reterr);
+}
+
 int32_t orch_scope_new_confined(orch_ctx *ctx, const struct orch_scope_opts *opts,
 				const struct orch_confinement *confinement, orch_scope **ret_scope,
 				orch_error **reterr)
@@ -676,9 +734,12 @@ int32_t orch_scope_new_confined(orch_ctx *ctx, const struct orch_scope_opts *opt
 	orch_random_hex(scope->name + 5, 8);
 	scope->label = strdup(known.label ? known.label : scope->name);
 	scope->ctx = ctx;
-	code =
-	    scope->label ? send_new(scope, &known, confinement, reterr) : orch_fail_memory(reterr);
+	code = scope->label ? record_name(scope, reterr) : orch_fail_memory(reterr);
+	if (code == 0)
+		code = send_new(scope, &known, confinement, reterr);
 	if (code < 0) {
+		if (reaper->record)
+			record_end(reaper->record, scope->name, NULL);
 		scope_free(scope);
 		return code;
 	}

@@ -107,6 +107,12 @@ enum wire_type {
 	"descent can be left: a program that enters a foreign PID namespace of its user (setns) and forks twice has " \
 	"another parent; every descendant that was found is dead"
 
+/* By recovery only: leftover.h. */
+#define WIRE_DEATH_RECOVERED 0x1000000    /* the host that had it is dead */
+#define WIRE_DEATH_ANOTHER_BOOT 0x2000000 /* the machine was started again since */
+#define WIRE_DEATH_INIT_GONE 0x4000000    /* the recorded init is a zombie or gone, by its identity */
+#define WIRE_DEATH_HELPER_GONE 0x8000000  /* and nothing of a set-up is left */
+
 /* The reason of a verdict where members are found by descent. */
 #define WIRE_BY_DESCENT                                                                            \
 	"lineage can be left: a descendant that began a session of its own while its parent ended can not be found " \

@@ -201,3 +201,9 @@ void orch_boot_id(char *id, size_t size)
 	if (sysctlbyname("kern.bootsessionuuid", id, &length, NULL, 0) < 0)
 		id[0] = '\0';
 }
+
+int orch_lock(int fd, bool shared)
+{
+	struct flock range = {.l_type = shared ? F_RDLCK : F_WRLCK, .l_whence = SEEK_SET};
+	return fcntl(fd, F_OFD_SETLK, &range);
+}

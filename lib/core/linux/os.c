@@ -141,3 +141,9 @@ void orch_boot_id(char *id, size_t size)
 		id[strcspn(id, "\n")] = '\0';
 	close(fd);
 }
+
+int orch_lock(int fd, bool shared)
+{
+	struct flock range = {.l_type = shared ? F_RDLCK : F_WRLCK, .l_whence = SEEK_SET};
+	return fcntl(fd, F_OFD_SETLK, &range);
+}

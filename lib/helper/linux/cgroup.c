@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,85 +16,10 @@
 #include <unistd.h>
 
 #include "../../reaper/linux/census.h"
+#include "../../reaper/linux/cgroup-own.h"
 #include "linux.h"
 
 #define KEEPER_MS 10000
-
-/* mountinfo writes space, tab, newline and backslash in octal (proc(5)). */
-static void unescape(char *text)
-{
-	char *to = text;
-	for (const char *from = text; *from; to++) {
-		unsigned value;
-		if (*from == '\\' && sscanf(from + 1, "%3o", &value) == 1) {
-			*to = (char)value;
-			from += 4;
-		} else {
-			*to = *from++;
-		}
-	}
-	*to = '\0';
-}
-
-/* Mount point and root of the cgroup2 file system: /sys/fs/cgroup, or .../unified on a hybrid host.
- */
-static bool find_mount(char *mount_point, char *root, size_t size)
-{
-	FILE *mounts = fopen("/proc/self/mountinfo", "re");
-	char *line = NULL;
-	size_t capacity = 0;
-	bool found = false;
-	while (mounts && !found && getline(&line, &capacity, mounts) > 0) {
-		char *type = strstr(line, " - ");
-		char *fields[5], *save = NULL;
-		if (!type || strncmp(type, " - cgroup2 ", 11) != 0)
-			continue;
-		int count = 0;
-		for (char *field = strtok_r(line, " ", &save); field && count < 5;
-		     field = strtok_r(NULL, " ", &save))
-			fields[count++] = field;
-		if (count < 5 || strlen(fields[3]) >= size || strlen(fields[4]) >= size)
-			continue;
-		unescape(strcpy(root, fields[3]));
-		unescape(strcpy(mount_point, fields[4]));
-		found = true;
-	}
-	free(line);
-	if (mounts)
-		fclose(mounts);
-	return found;
-}
-
-/* The own path in the unified hierarchy: the line "0::/path" of /proc/self/cgroup. */
-static bool find_own(char *path, size_t size)
-{
-	FILE *groups = fopen("/proc/self/cgroup", "re");
-	char *line = NULL;
-	size_t capacity = 0;
-	bool found = false;
-	while (groups && !found && getline(&line, &capacity, groups) > 0) {
-		line[strcspn(line, "\n")] = '\0';
-		if (strncmp(line, "0::/", 4) == 0 && strlen(line + 3) < size &&
-		    !strstr(line, "/..")) {
-			strcpy(path, line + 3);
-			found = true;
-		}
-	}
-	free(line);
-	if (groups)
-		fclose(groups);
-	return found;
-}
-
-static bool is_leaf_name(const char *name)
-{
-	if (strncmp(name, "orch-", 5) != 0 || strlen(name) != 5 + 16)
-		return false;
-	for (const char *digit = name + 5; *digit; digit++)
-		if (!isxdigit((unsigned char)*digit))
-			return false;
-	return true;
-}
 
 /*
  * Ends what helpers that are dead left below the base: the leaf's lock is free. Returns how many of
@@ -112,7 +36,7 @@ static unsigned sweep(int base_fd)
 		return 0;
 	}
 	while ((entry = readdir(folder))) {
-		if (!is_leaf_name(entry->d_name))
+		if (!cgroup_is_leaf_name(entry->d_name))
 			continue;
 		_cleanup_fd_ int leaf =
 		    openat(base_fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -168,30 +92,11 @@ void cgroup_base_close(struct cgroup_base *base)
 
 void cgroup_base_find(struct cgroup_base *base)
 {
-	char mount_point[512], root[512], own[512];
 	if (base->looked)
 		return;
 	base->looked = true;
-	if (!find_mount(mount_point, root, sizeof(root))) {
-		snprintf(base->reason, sizeof(base->reason),
-			 "no cgroup v2 file system is mounted: mount one (mount -t cgroup2 none "
-			 "/sys/fs/cgroup)");
+	if (!cgroup_own(base->path, sizeof(base->path), base->reason, sizeof(base->reason)))
 		return;
-	}
-	if (!find_own(own, sizeof(own))) {
-		snprintf(base->reason, sizeof(base->reason),
-			 "this process has no visible cgroup v2 (see /proc/self/cgroup)");
-		return;
-	}
-	size_t skip = strcmp(root, "/") == 0 ? 0 : strlen(root);
-	if (skip && (strncmp(own, root, skip) != 0 || (own[skip] && own[skip] != '/'))) {
-		snprintf(base->reason, sizeof(base->reason),
-			 "the own cgroup %.80s is outside of what is mounted on %.80s", own,
-			 mount_point);
-		return;
-	}
-	const char *rest = strcmp(own + skip, "/") == 0 ? "" : own + skip;
-	snprintf(base->path, sizeof(base->path), "%s%s", mount_point, rest);
 	base->fd = open(base->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (base->fd >= 0 && faccessat(base->fd, ".", W_OK, AT_EACCESS) == 0) {
 		sweep(base->fd);

@@ -65,12 +65,6 @@ bool file_identity_read(const char *path, struct file_identity *identity)
 	return true;
 }
 
-int file_lock(int fd, bool shared)
-{
-	struct flock range = {.l_type = shared ? F_RDLCK : F_WRLCK, .l_whence = SEEK_SET};
-	return fcntl(fd, F_OFD_SETLK, &range);
-}
-
 /* posix_fallocate(3) is not there, and F_PREALLOCATE promises nothing that a later write could not
  * be denied. */
 int file_reserve(int fd, off_t bytes)

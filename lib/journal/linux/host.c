@@ -69,12 +69,6 @@ bool file_identity_read(const char *path, struct file_identity *identity)
 	return true;
 }
 
-int file_lock(int fd, bool shared)
-{
-	struct flock range = {.l_type = shared ? F_RDLCK : F_WRLCK, .l_whence = SEEK_SET};
-	return fcntl(fd, F_OFD_SETLK, &range);
-}
-
 int file_reserve(int fd, off_t bytes)
 {
 	/* It writes zeros where the file system has no such call. */

@@ -29,6 +29,7 @@ from .executor import Executor, Job, JobLine, JobResult
 from .journal import ONLY_NEW, Journal, Pruned
 from .permit import Permit
 from .pipeline import Event, Pipeline
+from .reaper import recover_scopes
 from .record import Record, Watch
 from .recovery import ProbeReply, Recovery, RecoveryRow
 from .report import ReportRow, SandboxReport
@@ -47,8 +48,8 @@ __all__ = [
     "ProbeReply", "Proc", "ProcEvent", "ProgramStream", "Protect", "Pruned", "Record", "RecordType", "Recover", "Recovery",
     "RecoveryRow", "ReportRow", "Restoration", "Revoked", "Role", "Root", "RunState", "Rung", "Sandbox",
     "SandboxReport", "SandboxResult", "Scope", "Settlement", "Spent", "Stream", "StreamEnd", "StreamKind", "Survivor",
-    "TimedOut", "Timer", "TimerState",
-    "TimerWatch", "Unenforceable", "Verdict", "Watch", "library_path", "use_library", "version", "__version__",
+    "TimedOut", "Timer", "TimerState", "TimerWatch", "Unenforceable", "Verdict", "Watch", "library_path", "recover_scopes",
+    "use_library", "version", "__version__",
 ]
 
 #: The inner port of a Net.BROKER listener.

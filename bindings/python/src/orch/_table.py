@@ -530,6 +530,16 @@ class orch_pipeline_opts(Structure):
     ]
 
 
+class orch_reaper_recover_opts(Structure):
+    _fields_ = [
+        ("size", c_uint32),
+        ("flags", c_uint32),
+        ("path", c_char_p),
+        ("deadline_ms", c_uint32),
+        ("reserved", c_uint32),
+    ]
+
+
 class orch_timer_opts(Structure):
     _fields_ = [
         ("size", c_uint32),
@@ -595,6 +605,7 @@ STRUCTS: Dict[str, Any] = {
     "orch_job_opts": orch_job_opts,
     "orch_permit_opts": orch_permit_opts,
     "orch_pipeline_opts": orch_pipeline_opts,
+    "orch_reaper_recover_opts": orch_reaper_recover_opts,
     "orch_timer_opts": orch_timer_opts,
 }
 
@@ -877,6 +888,12 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "orch_string_free": (c_void_p, [c_void_p]),
     "orch_pipeline_report_path": (c_char_p, [c_void_p]),
     "orch_pipeline_product_path": (c_char_p, [c_void_p]),
+    "orch_reaper_record": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p)]),
+    "orch_reaper_recover_opts_init": (None, [POINTER(orch_reaper_recover_opts), c_uint32]),
+    "orch_reaper_recover": (c_int32, [POINTER(orch_reaper_recover_opts), POINTER(c_void_p), POINTER(c_void_p)]),
+    "orch_leftovers_unref": (c_void_p, [c_void_p]),
+    "orch_leftovers_count": (c_uint32, [c_void_p]),
+    "orch_leftovers_death": (c_int32, [c_void_p, c_uint32, POINTER(c_void_p)]),
     "orch_timer_opts_init": (None, [POINTER(orch_timer_opts), c_uint32]),
     "orch_timer_set": (c_int32, [c_void_p, POINTER(orch_timer_opts), POINTER(c_void_p), POINTER(c_void_p)]),
     "orch_timer_done": (c_int32, [c_void_p, POINTER(c_void_p)]),

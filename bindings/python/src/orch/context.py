@@ -10,7 +10,7 @@ from . import _callbacks, _handle, _table
 from ._completion import Completion
 from ._enums import LogLevel, choice
 from ._errors import ClosedError, Code, Deadlock, make_error
-from ._native import Path, call, checked, lib, optional_path, options, text, try_call
+from ._native import Path, call, checked, encode_path, lib, optional_path, options, text, try_call
 
 T = TypeVar("T")
 
@@ -91,6 +91,13 @@ class Context(_handle.Handle):
     def wakeup(self) -> None:
         """Makes the file descriptor readable and ends a blocking turn of run(). Any thread."""
         checked(lib.orch_ctx_wakeup(self._pointer), "Context.wakeup()")
+
+    def record_scopes(self, path: Path) -> None:
+        """From now on writes each new scope down in the file `path`, before anything of it is started: recover_scopes().
+
+        Locked: a live host records in it. Errors ECORRUPT; ESTATE: it records already; ENOENT: no such folder.
+        """
+        call("orch_reaper_record", self._pointer, encode_path(path))
 
     # --- asyncio ---------------------------------------------------------------------------------------------------
 

@@ -82,4 +82,26 @@ import Testing
         }
         #expect(error?.code == .einval)
     }
+
+    @Test func whatAKilledHostLeftIsCertified() async throws {
+        let path = "/tmp/orch-swift-scopes-\(getpid())"
+        defer { for end in ["", ".lock"] { unlink(path + end) } }
+        #expect(throws: OrchError.self) { try recoverScopes(in: path) }
+        // Of another boot: nothing is looked at, and all of it is dead.
+        let record = "orch-scopes 1\nnamed orch-0123456789abcdef another-boot 1 1 2 3 4 5 6 7 0 % left\n"
+        let file = try #require(fopen(path, "w"))
+        fputs(record, file)
+        fclose(file)
+        let deaths = try recoverScopes(in: path, deadlineMs: 1000)
+        #expect(deaths.map(\.scope) == ["orch-0123456789abcdef"])
+        #expect(deaths.first?.verdict == .dead)
+        #expect(try recoverScopes(in: path).isEmpty)
+
+        let context = try Context()
+        try await context.recordScopes(in: path)
+        let error = #expect(throws: OrchError.self) { try recoverScopes(in: path) }
+        #expect(error?.code == .elocked)
+        let again = await #expect(throws: OrchError.self) { try await context.recordScopes(in: path) }
+        #expect(again?.code == .estate)
+    }
 }
