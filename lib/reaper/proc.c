@@ -198,6 +198,8 @@ static int32_t add_stdio(const orch_scope *scope, const struct orch_proc_opts *o
 					 "orch_proc_opts.%s and .%s are both given", names[i], stream_names[i]);
 		if (streams[i])
 			code = stream_check_use(streams[i], scope->ctx, i, stream_names[i], reterr);
+		if (code == 0 && streams[i])
+			stream_hand_to(streams[i], scope->load_uid);
 		if (code == 0)
 			code = add_fd(packet, streams[i] ? streams[i]->program_fd : fds[i],
 				      streams[i] ? stream_names[i] : names[i], reterr);

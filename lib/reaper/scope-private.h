@@ -113,6 +113,7 @@ struct orch_scope {
 
 	struct orch_proc *procs;
 	struct orch_stream *streams; /* stream-private.h */
+	uint32_t load_uid;
 	uint32_t last_subject;
 	struct wire_queue pending; /* until it stands */
 	struct callback *starts, *connects, *stops;

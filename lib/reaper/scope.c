@@ -733,6 +733,7 @@ int32_t orch_scope_new_confined(orch_ctx *ctx, const struct orch_scope_opts *opt
 	memcpy(scope->name, "orch-", 5);
 	orch_random_hex(scope->name + 5, 8);
 	scope->label = strdup(known.label ? known.label : scope->name);
+	scope->load_uid = confinement ? confinement->host_uid : geteuid();
 	scope->ctx = ctx;
 	code = scope->label ? record_name(scope, reterr) : orch_fail_memory(reterr);
 	if (code == 0)

@@ -56,6 +56,8 @@ struct orch_stream {
 /* May it be the program's standard stream `index`? `name` is the option's. */
 int32_t stream_check_use(const orch_stream *stream, const orch_ctx *ctx, int index, const char *name,
 			 orch_error **reterr);
+/* So that a program of that user can open its streams by name: /dev/stderr. */
+void stream_hand_to(const struct orch_stream *stream, uint32_t uid);
 /* The program got a copy of stream->program_fd. Twice is once. */
 void stream_attach(struct orch_stream *stream, struct orch_scope *scope, uint32_t subject);
 void stream_detach(struct orch_stream *stream);

@@ -112,6 +112,13 @@ int32_t stream_check_use(const orch_stream *stream, const orch_ctx *ctx, int ind
 	return 0;
 }
 
+void stream_hand_to(const struct orch_stream *stream, uint32_t uid)
+{
+	/* Where it can not be (only root may, and only on Linux), they can be used, and not opened again. */
+	if (uid != geteuid() && fchown(stream->program_fd, uid, (gid_t)-1) < 0)
+		orch_ctx_logf(stream->ctx, ORCH_LOG_DEBUG, "a stream can not be given to uid %u: errno %d", uid, errno);
+}
+
 void stream_attach(struct orch_stream *stream, struct orch_scope *scope, uint32_t subject)
 {
 	if (stream->attached)

@@ -632,6 +632,90 @@ START_TEST(many_files_are_no_cost)
 }
 END_TEST
 
+static orch_stream *stream_new(orch_ctx *ctx, uint32_t kind)
+{
+	struct orch_stream_opts opts;
+	orch_stream *stream = NULL;
+
+	orch_stream_opts_init(&opts, sizeof(opts));
+	opts.kind = kind;
+	opts.capture_first_bytes = kind == ORCH_STREAM_INPUT ? 0 : 4096;
+	OK(orch_stream_new(ctx, &opts, &stream, e));
+	return stream;
+}
+
+static void assert_came(orch_stream *stream, const char *expected)
+{
+	size_t length = 0;
+	const char *bytes = orch_stream_captured(stream, &length);
+
+	ck_assert_uint_eq(orch_stream_reason(stream), ORCH_STREAM_EOF);
+	ck_assert_msg(length == strlen(expected) && memcmp(bytes, expected, length) == 0, "%.*s", (int)length, bytes);
+	orch_stream_unref(stream);
+}
+
+static int32_t run_with(orch_sandbox *sandbox, orch_stream *in, orch_stream *out, orch_stream *err, const char *script)
+{
+	struct orch_proc_opts opts;
+	orch_proc *proc = NULL;
+	int32_t status = -1;
+
+	orch_proc_opts_init(&opts, sizeof(opts));
+	opts.argv = SH(script);
+	opts.stdin_stream = in;
+	opts.stdout_stream = out;
+	opts.stderr_stream = err;
+	OK(orch_sandbox_spawn(sandbox, &opts, &proc, e));
+	OK(orch_proc_wait(proc, 20000, &status, e));
+	orch_proc_unref(proc);
+	return status;
+}
+
+/* Also opened again by their names, under the uid that the program has. */
+START_TEST(streams_go_in_and_out)
+{
+	become(_i);
+	orch_ctx *ctx = ctx_new();
+	orch_sandbox *sandbox = sandbox_new(ctx, NULL);
+	orch_stream *in = stream_new(ctx, ORCH_STREAM_INPUT), *out = stream_new(ctx, ORCH_STREAM_OUTPUT),
+		    *err = stream_new(ctx, ORCH_STREAM_OUTPUT);
+
+	OK(orch_sandbox_start_wait(sandbox, 10000, e));
+	OK(orch_stream_write(in, "line\n", 5, NULL, e));
+	OK(orch_stream_close(in, e));
+	ck_assert_int_eq(run_with(sandbox, in, out, err,
+				  "cat /dev/stdin && echo to the side >&2 && echo by name >/dev/stderr && "
+				  "echo out >/dev/stdout"),
+			 0);
+	assert_came(out, "line\nout\n");
+	assert_came(err, "to the side\nby name\n");
+	orch_stream_unref(in);
+	orch_sandbox_unref(sandbox);
+	orch_ctx_unref(ctx);
+}
+END_TEST
+
+/* It is not in the sandbox's own /dev/pts, so that it has no name and can not be opened by one; /dev/tty can. */
+START_TEST(a_terminal_works_inside)
+{
+	become(_i);
+	orch_ctx *ctx = ctx_new();
+	orch_sandbox *sandbox = sandbox_new(ctx, NULL);
+	orch_stream *terminal = stream_new(ctx, ORCH_STREAM_PTY);
+
+	OK(orch_sandbox_start_wait(sandbox, 10000, e));
+	OK(orch_stream_resize(terminal, 33, 101, e));
+	ck_assert_int_eq(run_with(sandbox, terminal, terminal, terminal,
+				  "test -t 0 && test -t 1 && test -t 2 && stty size && echo controls >/dev/tty && "
+				  "ls /dev/pts | grep -v ptmx; tty >/dev/null || echo nameless; "
+				  "(echo by name >/dev/stdout) 2>/dev/null || echo closed"),
+			 0);
+	assert_came(terminal, "33 101\r\ncontrols\r\nnameless\r\nclosed\r\n");
+	orch_sandbox_unref(sandbox);
+	orch_ctx_unref(ctx);
+}
+END_TEST
+
 int main(int argc, char **argv)
 {
 	Suite *suite = suite_create("sandbox");
@@ -657,6 +741,8 @@ int main(int argc, char **argv)
 	tcase_add_loop_test(both, folders_below_closed_ones, 0, ids);
 	tcase_add_loop_test(both, a_worktree_runs, 0, ids);
 	tcase_add_loop_test(both, many_files_are_no_cost, 0, ids);
+	tcase_add_loop_test(both, streams_go_in_and_out, 0, ids);
+	tcase_add_loop_test(both, a_terminal_works_inside, 0, ids);
 	tcase_add_test(once, bad_arguments_are_named);
 	tcase_add_test(once, ownership_stays_inside);
 	suite_add_tcase(suite, both);
