@@ -91,7 +91,7 @@ void proc_started(struct orch_proc *proc, int32_t pid)
 
 static void proc_end(struct orch_proc *proc, uint32_t event)
 {
-	streams_program_over(proc->scope, proc->subject);
+	streams_program_over(proc->scope, proc->subject, proc->started);
 	proc->ended = true;
 	if (proc->event)
 		proc->event(proc->userdata, proc, event);

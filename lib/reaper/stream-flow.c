@@ -247,10 +247,13 @@ static void end_input(struct orch_stream *stream)
 	end(stream, stream->closing && stream_waiting(stream) == 0 ? ORCH_STREAM_EOF : ORCH_STREAM_CUT);
 }
 
-static void program_over(struct orch_stream *stream)
+static void program_over(struct orch_stream *stream, bool ran)
 {
 	stream->exited = true;
-	if (is_read(stream)) {
+	if (is_read(stream) && !ran && !stream->closing) {
+		/* The child that was to become the program may still be on its way out: nobody else has the end. */
+		end(stream, ORCH_STREAM_EOF);
+	} else if (is_read(stream)) {
 		stream->due = bytes_inside(stream);
 		drain(stream, false);
 	} else if (!(stream->flags & ORCH_STREAM_HOLD)) {
@@ -258,7 +261,7 @@ static void program_over(struct orch_stream *stream)
 	}
 }
 
-void streams_program_over(struct orch_scope *scope, uint32_t subject)
+void streams_program_over(struct orch_scope *scope, uint32_t subject, bool ran)
 {
 	for (;;) {
 		/* From the beginning each time: a callback may end any of them. */
@@ -268,7 +271,7 @@ void streams_program_over(struct orch_scope *scope, uint32_t subject)
 		if (!stream)
 			return;
 		orch_stream_ref(stream);
-		program_over(stream);
+		program_over(stream, ran);
 		orch_stream_unref(stream);
 	}
 }

@@ -77,8 +77,11 @@ size_t stream_waiting(const struct orch_stream *stream);
 void stream_trim(struct orch_stream *stream);
 /* What can be written without blocking; 0 also if it failed: then the source will say so. */
 size_t stream_put_now(struct orch_stream *stream, const void *bytes, size_t length);
-/* Gives the host what the program left in the pipes, before it is told that the program has ended. */
-void streams_program_over(struct orch_scope *scope, uint32_t subject);
+/*
+ * Gives the host what the program left in the pipes, before it is told that the program has ended. `ran`: it was
+ * started.
+ */
+void streams_program_over(struct orch_scope *scope, uint32_t subject, bool ran);
 /* Ends them all. */
 void streams_scope_over(struct orch_scope *scope);
 

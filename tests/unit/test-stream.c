@@ -194,30 +194,34 @@ START_TEST(full_pipe_at_the_exit_is_delivered_first)
 }
 END_TEST
 
-/* Paused at the exit: the exit is told, the bytes wait; for the resume, or (_i 1) for the certificate. */
+/*
+ * Paused at the exit: the exit is told, the bytes wait; for the resume, or (odd _i) for the certificate. From 2: a
+ * descendant holds the pipe.
+ */
 START_TEST(paused_over_the_exit_nothing_is_lost)
 {
+	char script[256];
+	bool held = _i >= 2, certified = _i % 2;
+	uint32_t reason = held && !certified ? ORCH_STREAM_CUT : ORCH_STREAM_EOF;
 	orch_ctx *ctx = ctx_new();
 	orch_scope *scope = scope_new(ctx);
 	struct seen seen = {.check = true};
 	orch_stream *stream = output_new(ctx, &seen, ORCH_STREAM_PAUSED);
-	orch_proc *proc = spawn_seen(scope, &seen, NULL, stream, NULL, STREAM_LOAD("pattern", "4096"));
-	ck_assert_int_eq(wait_status(proc), 0);
+	snprintf(script, sizeof(script), "%s exec %s --stream pattern 4096", held ? "sleep 1000 &" : "", self_path);
+	ck_assert_int_eq(wait_status(spawn_seen(scope, &seen, NULL, stream, NULL, ARGV("sh", "-c", script))), 0);
 	ck_assert_uint_eq(seen.bytes_at_exit, 0);
 	ck_assert_uint_eq(seen.reason_at_exit, 0);
 	turns(ctx, 3);
 	ck_assert_uint_eq(seen.bytes, 0);
-	if (_i == 0) {
-		uint32_t reason = 0;
-		OK(orch_stream_resume(stream, e));
-		OK(orch_stream_end_wait(stream, 20000, &reason, e));
-		ck_assert_uint_eq(reason, ORCH_STREAM_EOF);
-	} else {
+	if (certified) {
 		orch_death *death = stop(scope, 0);
 		assert_dead(death);
 		orch_death_unref(death);
+	} else {
+		OK(orch_stream_resume(stream, e));
+		OK(orch_stream_end_wait(stream, 20000, NULL, e));
 	}
-	assert_over(&seen, stream, ORCH_STREAM_EOF, 4096);
+	assert_over(&seen, stream, reason, 4096);
 	orch_stream_unref(stream);
 	orch_scope_unref(scope);
 	orch_ctx_unref(ctx);
@@ -301,6 +305,56 @@ START_TEST(held_it_goes_on_until_the_certificate)
 	ck_assert_uint_eq(orch_stream_reason(stream), _i == 1 ? ORCH_STREAM_CLOSED : ORCH_STREAM_EOF);
 	ck_assert_int_eq(seen->destroyed, 1);
 	orch_stream_unref(stream);
+	orch_scope_unref(scope);
+	orch_ctx_unref(ctx);
+}
+END_TEST
+
+/* Who starts the programs differs from rung to rung. */
+START_TEST(every_rung)
+{
+	struct orch_scope_opts opts;
+	struct orch_stream_opts terminal_opts;
+	struct seen seen = {0}, terminal_seen = {0};
+	orch_ctx *ctx = ctx_new();
+	orch_scope *scope = NULL;
+	if ((_i == ORCH_RUNG_CGROUP || _i == ORCH_RUNG_CGROUP_PIDNS) && !is_root())
+		return;
+	orch_scope_opts_init(&opts, sizeof(opts));
+	opts.least_rung = opts.best_rung = (uint32_t)_i;
+	OK(orch_scope_new(ctx, &opts, &scope, e));
+	OK(orch_scope_start_wait(scope, 20000, e));
+	ck_assert_uint_eq(orch_scope_rung(scope), _i);
+
+	orch_stream *in = input_new(ctx, NULL, 0), *out = output_new(ctx, &seen, 0);
+	OK(orch_stream_write(in, "line\n", 5, NULL, e));
+	OK(orch_stream_close(in, e));
+	ck_assert_int_eq(wait_status(spawn_seen(scope, &seen, in, out, out, ARGV("sh", "-c", "cat; sleep 1000 & exit 3"))), 3);
+	ck_assert_uint_eq(seen.reason_at_exit, ORCH_STREAM_CUT);
+	ck_assert_str_eq(seen.text, "line\n");
+	ck_assert_uint_eq(orch_stream_reason(in), ORCH_STREAM_EOF);
+
+	orch_stream_opts_init(&terminal_opts, sizeof(terminal_opts));
+	terminal_opts.kind = ORCH_STREAM_PTY;
+	orch_stream *terminal = stream_make(ctx, &terminal_opts, &terminal_seen);
+	orch_proc *proc = spawn_seen(scope, &terminal_seen, terminal, terminal, terminal,
+				     ARGV("sh", "-c", "trap 'exit 5' INT; echo ready >/dev/tty; while :; do sleep 1; done"));
+	while (!has_line(&terminal_seen, "ready"))
+		turns(ctx, 1);
+	OK(orch_stream_write(terminal, "\003", 1, NULL, e));
+	ck_assert_int_eq(wait_status(proc), 5);
+	ck_assert_uint_eq(terminal_seen.reason_at_exit, ORCH_STREAM_EOF);
+
+	struct seen held = {0};
+	orch_stream *holding = output_new(ctx, &held, ORCH_STREAM_HOLD);
+	ck_assert_int_eq(wait_status(spawn_seen(scope, &held, NULL, holding, NULL, ARGV("sh", "-c", "sleep 1000 &"))), 0);
+	orch_death *death = stop(scope, 0);
+	ck_assert_int_eq(held.ends, 1);
+	orch_death_unref(death);
+	orch_stream_unref(holding);
+	orch_stream_unref(terminal);
+	orch_stream_unref(in);
+	orch_stream_unref(out);
 	orch_scope_unref(scope);
 	orch_ctx_unref(ctx);
 }
@@ -851,7 +905,8 @@ Suite *suite(void)
 	tcase_add_test(cases, capture_is_limited);
 	tcase_add_test(cases, much_is_captured_from_both_ends);
 	tcase_add_test(cases, full_pipe_at_the_exit_is_delivered_first);
-	tcase_add_loop_test(cases, paused_over_the_exit_nothing_is_lost, 0, 2);
+	tcase_add_loop_test(cases, paused_over_the_exit_nothing_is_lost, 0, 4);
+	tcase_add_loop_test(cases, every_rung, ORCH_RUNG_SUBREAPER, ORCH_RUNG_CGROUP_PIDNS + 1);
 	tcase_add_test(cases, grandchild_that_holds_the_pipe_delays_nothing);
 	tcase_add_loop_test(cases, held_it_goes_on_until_the_certificate, 0, 2);
 	tcase_add_test(cases, nobody_else_holds_the_ends);
