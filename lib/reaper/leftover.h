@@ -11,6 +11,11 @@
 struct leftover {
 	const struct record_scope *scope;
 	bool foreign; /* recorded where numbers mean something else: no process is touched by its number */
+	/*
+	 * The helper has a scope without a PID namespace: it and the supervisor, continued if they were stopped, may end
+	 * what descends from them themselves; killed, they would leave it to nobody.
+	 */
+	bool spared;
 	uint32_t verdict; /* 0: not decided */
 	uint32_t flags;	  /* WIRE_DEATH_* */
 	const char *reason;

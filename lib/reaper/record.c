@@ -90,7 +90,7 @@ static int32_t take_lines(struct record *record, struct orch_buf *text, orch_err
 	char *line = text->data + head, *all_end = text->data + text->length;
 	/* What has no end of line is of a write that a kill cut short: what it would have told did not happen. */
 	for (char *end; (end = memchr(line, '\n', (size_t)(all_end - line))); line = end + 1) {
-		bool memory;
+		bool memory = true;
 		number++;
 		*end = '\0';
 		if (strlen(line) == (size_t)(end - line) && record_take_line(record, line, &memory))
@@ -170,7 +170,7 @@ struct record_scope *record_find(const struct record *record, const char *name)
 /* The line goes into the file, and by the same reader as later into the list. */
 static int32_t add(struct record *record, struct orch_buf *line, orch_error **reterr)
 {
-	bool memory;
+	bool memory = true;
 	if (line->failed)
 		return orch_fail_memory(reterr);
 	ssize_t written;

@@ -56,15 +56,34 @@ static void compare_place(struct leftover *leftover, const struct place *here)
 	leftover->foreign = !place_is(there, here);
 }
 
-static void find_all(struct leftover *leftovers, uint32_t count, int64_t deadline_us)
+/* By the helper: all scopes of a host have one, until it died. */
+static void spare(struct leftover *leftovers, uint32_t count)
 {
+	for (uint32_t i = 0; i < count; i++) {
+		const struct record_scope *scope = leftovers[i].scope;
+		if (!scope->rung || scope->rung >= ORCH_RUNG_PIDNS)
+			continue;
+		for (uint32_t j = 0; j < count; j++) {
+			const struct identity *helper = &leftovers[j].scope->helper;
+			leftovers[j].spared |= helper->pid == scope->helper.pid &&
+					       helper->start_time == scope->helper.start_time &&
+					       helper->pidfs_inode == scope->helper.pidfs_inode;
+		}
+	}
+}
+
+static void find_all(struct leftover *leftovers, uint32_t count, int64_t start_us, int64_t deadline_us)
+{
+	spare(leftovers, count);
 	for (uint32_t i = 0; i < count; i++)
 		if (!leftovers[i].verdict)
 			leftover_strike(&leftovers[i]);
 	for (bool last = false, open = true; open && !last;) {
-		last = orch_monotonic_us() >= deadline_us;
+		int64_t now = orch_monotonic_us();
+		last = now >= deadline_us;
 		open = false;
 		for (uint32_t i = 0; i < count; i++) {
+			leftovers[i].spared &= now < start_us + (deadline_us - start_us) / 2;
 			if (!leftovers[i].verdict)
 				leftover_look(&leftovers[i], last);
 			open |= !leftovers[i].verdict;
@@ -117,7 +136,7 @@ static int32_t recover(struct record *record, uint32_t deadline_ms, orch_leftove
 		leftovers[count] = (struct leftover){.scope = scope, .reason = ""};
 		compare_place(&leftovers[count++], &here);
 	}
-	find_all(leftovers, count, start_us + (int64_t)deadline_ms * 1000);
+	find_all(leftovers, count, start_us, start_us + (int64_t)deadline_ms * 1000);
 	bool memory = true;
 	for (uint32_t i = 0; i < count; i++) {
 		result->deaths[i] = certify(&leftovers[i], start_us, start_ms);

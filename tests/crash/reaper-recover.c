@@ -30,6 +30,7 @@ struct round {
 	char cgroups[SCOPES][300];
 	int count;
 	uint64_t struck_at; /* in ticks since the boot */
+	uint32_t rungs[SCOPES]; /* the best to be tried; 0: any */
 };
 
 /* --- the host -------------------------------------------------------------------------- */
@@ -63,8 +64,8 @@ static _Noreturn void host_main(const struct round *round, int out, bool worker)
 	for (int i = 0; i < SCOPES; i++) {
 		orch_scope_opts_init(&opts, sizeof(opts));
 		opts.label = "a label, 100 %";
-		/* So that root has both rungs. */
-		opts.best_rung = i ? ORCH_RUNG_PIDNS : 0;
+		opts.best_rung = round->rungs[i];
+		opts.least_rung = round->rungs[i];
 		if (orch_scope_new(ctx, &opts, &scopes[i], NULL) < 0)
 			_exit(3);
 	}
@@ -93,11 +94,13 @@ static _Noreturn void host_main(const struct round *round, int out, bool worker)
 
 /* --- a round --------------------------------------------------------------------------- */
 
-static void round_begin(struct round *round, bool worker)
+static void round_begin_on(struct round *round, uint32_t first, uint32_t second, bool worker)
 {
 	static unsigned number;
 	int out[2];
 	memset(round, 0, sizeof(*round));
+	round->rungs[0] = first;
+	round->rungs[1] = second;
 	snprintf(round->word, sizeof(round->word), "recover-%d-%u", (int)getpid(), number++);
 	snprintf(round->home, sizeof(round->home), "/tmp/test-recover-XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(round->home));
@@ -118,6 +121,12 @@ static void round_begin(struct round *round, bool worker)
 	round->out = out[0];
 }
 
+static void round_begin(struct round *round, bool worker)
+{
+	/* So that root has both rungs. */
+	round_begin_on(round, 0, ORCH_RUNG_PIDNS, worker);
+}
+
 static void round_read(struct round *round)
 {
 	char text[2048];
@@ -135,10 +144,11 @@ static void round_read(struct round *round)
 		      "the host did not get ready: %s", text);
 	for (int i = 0; i < SCOPES; i++) {
 		round->scopes[i].pidns_inode = inodes[i];
-		ck_assert_uint_ne(inodes[i], 0);
+		ck_assert_int_eq(inodes[i] != 0, !round->rungs[i] || round->rungs[i] >= ORCH_RUNG_PIDNS);
 	}
 	round->count = SCOPES;
-	ck_assert_int_eq(round->cgroups[0][0] == '/', is_root());
+	if (!round->rungs[0])
+		ck_assert_int_eq(round->cgroups[0][0] == '/', is_root());
 	/* The judge sees what lives. */
 	ck_assert(word_is_seen(round->word, 5));
 }
@@ -710,6 +720,49 @@ START_TEST(from_another_namespace)
 }
 END_TEST
 
+/*
+ * No PID namespace. By descent nothing is ever proved; a leaf proves its own emptiness. Stopped, helper and supervisors are
+ * continued, and end what they have: nobody else could.
+ */
+static void without_namespace(uint32_t first, uint32_t second, bool stop_supervisors)
+{
+	struct round round;
+	round_begin_on(&round, first, second, false);
+	round_read(&round);
+	ck_assert_int_eq(kill(round.helper, SIGSTOP), 0);
+	for (int i = 0; stop_supervisors && i < SCOPES; i++)
+		ck_assert_int_eq(kill(round.scopes[i].init.pid, SIGSTOP), 0);
+	kill_host(&round);
+	ck_assert(word_is_seen(round.word, 4));
+	orch_leftovers *leftovers = recover(round.path, 20000);
+	ck_assert_uint_eq(orch_leftovers_count(leftovers), SCOPES);
+	for (uint32_t i = 0; i < SCOPES; i++) {
+		orch_death *death = death_at(leftovers, i);
+		bool by_descent = round.rungs[i] == ORCH_RUNG_SUBREAPER;
+		ck_assert_msg(orch_death_verdict(death) == (by_descent ? ORCH_DEATH_UNVERIFIABLE : ORCH_DEATH_DEAD), "%s",
+			      orch_death_text(death));
+		ck_assert_msg(!by_descent || strstr(orch_death_reason(death), "no closed set"), "%s",
+			      orch_death_text(death));
+		ck_assert_msg(by_descent || strstr(orch_death_proof(death), "cgroup leaf is removed"), "%s",
+			      orch_death_text(death));
+	}
+	orch_leftovers_unref(leftovers);
+	judge(&round);
+	/* What is not proved is told again, until another boot. */
+	leftovers = recover(round.path, 0);
+	ck_assert_uint_eq(orch_leftovers_count(leftovers), (first == ORCH_RUNG_SUBREAPER) + (second == ORCH_RUNG_SUBREAPER));
+	orch_leftovers_unref(leftovers);
+	round_end(&round);
+}
+
+START_TEST(without_a_namespace)
+{
+	uint32_t other = is_root() ? ORCH_RUNG_CGROUP : ORCH_RUNG_SUBREAPER;
+	for (int i = 0; i < rounds(); i++)
+		without_namespace(ORCH_RUNG_SUBREAPER, other, i % 2);
+}
+END_TEST
+
 int fake_helper(const char *name)
 {
 	(void)name;
@@ -719,16 +772,24 @@ int fake_helper(const char *name)
 Suite *suite(void)
 {
 	Suite *all = suite_create("reaper-recover");
-	TCase *kills = tcase_create("kills");
+	/* One case each, so that CK_RUN_CASE chooses a kind. */
+	const struct {
+		const char *name;
+		const TTest *test;
+	} kinds[] = {
+	    {"host", host_killed},	     {"stopped", helper_stopped_and_host_killed},
+	    {"helper", helper_killed},	     {"both", both_killed_at_once},
+	    {"worker", worker_keeps_the_socket}, {"early", struck_early},
+	    {"recovery", recovery_killed},   {"reboot", after_a_reboot},
+	    {"descent", without_a_namespace},
+	};
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		TCase *kind = tcase_create(kinds[i].name);
+		tcase_add_test(kind, kinds[i].test);
+		tcase_set_timeout(kind, getenv("ORCH_TEST_ALL") ? 1800 : 100);
+		suite_add_tcase(all, kind);
+	}
 	TCase *others = tcase_create("others");
-	tcase_add_test(kills, host_killed);
-	tcase_add_test(kills, helper_stopped_and_host_killed);
-	tcase_add_test(kills, helper_killed);
-	tcase_add_test(kills, both_killed_at_once);
-	tcase_add_test(kills, worker_keeps_the_socket);
-	tcase_add_test(kills, struck_early);
-	tcase_add_test(kills, recovery_killed);
-	tcase_add_test(kills, after_a_reboot);
 	tcase_add_test(others, from_another_namespace);
 	if (is_root()) {
 		tcase_add_test(others, numbers_that_strangers_got);
@@ -736,9 +797,7 @@ Suite *suite(void)
 	} else {
 		printf("not root: numbers of strangers and frozen members not tried\n");
 	}
-	tcase_set_timeout(kills, getenv("ORCH_TEST_ALL") ? 1800 : 150);
 	tcase_set_timeout(others, 100);
-	suite_add_tcase(all, kills);
 	suite_add_tcase(all, others);
 	return all;
 }

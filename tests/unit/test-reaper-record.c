@@ -219,6 +219,11 @@ START_TEST(damaged)
 		/* A person can still look at it. */
 		ck_assert_str_eq(get(), records[i].text);
 	}
+	/* A NUL in a line that would be good up to it. */
+	static const char with_nul[] = HEAD NAMED(NAME) "end " NAME "\0more\n";
+	orch_leftovers *none = NULL;
+	put(with_nul, sizeof(with_nul) - 1);
+	ck_assert_int_eq(recover(&none, NULL), ORCH_ECORRUPT);
 	end();
 }
 END_TEST

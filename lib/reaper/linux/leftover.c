@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -12,6 +13,7 @@
 #include "../scope-private.h"
 #include "census.h"
 #include "cgroup-own.h"
+#include "descent.h"
 #include "pidfd.h"
 
 /*
@@ -24,6 +26,9 @@
  * A scope that was only named ran no program: the host sends the first one after it has recorded init. What can be left
  * is liborch's own: the helper (it would go on making the scope), a set-up process (in the helper's session and the
  * leaf), and its init (an orphan that ends when it finds its socket closed).
+ *
+ * Without a PID namespace only the supervisor and, if that died, the helper have the descendants within reach; so they are
+ * given half of the time to end them. A leaf that is empty proves what the rung proves; descent proves nothing.
  */
 
 #define SURVIVORS_MAX 64
@@ -90,6 +95,9 @@ static enum leaf look_leaf(struct leftover *leftover)
 	if (leaf < 0)
 		return is_gone ? LEAF_GONE : LEAF_UNKNOWN;
 	int populated = leaf_populated(leaf);
+	/* The supervisor in it looks for who left it, and kills the leaf then. */
+	if (populated > 0 && scope->rung == ORCH_RUNG_CGROUP && leftover->spared)
+		return LEAF_POPULATED;
 	if (populated > 0) {
 		if (leaf_kill(leaf) == 0)
 			leftover->flags |= WIRE_DEATH_CGROUP_KILL;
@@ -108,8 +116,8 @@ static enum leaf look_leaf(struct leftover *leftover)
 
 enum end { END_NOT_YET, END_ZOMBIE, END_GONE, END_UNKNOWN };
 
-/* SIGKILL if it is the recorded one and lives. */
-static enum end end_of(const struct identity *identity, bool *ret_killed)
+/* The signal, if it is the recorded one and lives. */
+static enum end end_of(const struct identity *identity, int signal, bool *ret_killed)
 {
 	int pidfd;
 	enum identity_is is = identity_find(identity, &pidfd);
@@ -119,11 +127,23 @@ static enum end end_of(const struct identity *identity, bool *ret_killed)
 	if (is != IDENTITY_SAME)
 		return END_GONE;
 	if (!watch_has_ended(pidfd)) {
-		*ret_killed |= pidfd_kill(pidfd, 9);
+		*ret_killed |= pidfd_kill(pidfd, signal) && signal == SIGKILL;
 		return END_NOT_YET;
 	}
 	pidfd_reap(pidfd);
 	return pidfd_kill(pidfd, 0) || errno != ESRCH ? END_ZOMBIE : END_GONE;
+}
+
+static int signal_for_helper(const struct leftover *leftover)
+{
+	return leftover->spared ? SIGCONT : SIGKILL;
+}
+
+/* A supervisor by descent is never killed: it is the only one that can end what it has. */
+static int signal_for_init(const struct leftover *leftover)
+{
+	uint32_t rung = leftover->scope->rung;
+	return rung == ORCH_RUNG_SUBREAPER || (rung == ORCH_RUNG_CGROUP && leftover->spared) ? SIGCONT : SIGKILL;
 }
 
 static bool is_same(const struct identity *identity)
@@ -184,7 +204,7 @@ static bool is_of_setup(pid_t pid, pid_t session)
 		return false;
 	if (session && line.session == session && pid != session)
 		return true;
-	return inner_pid(pid) == 1 &&
+	return (inner_pid(pid) == 1 || strcmp(line.name, "orch-supervisor") == 0) &&
 	       !(read_stat(line.parent, &parent) && strcmp(parent.name, "orch-reaper") == 0);
 }
 
@@ -242,7 +262,10 @@ static void decide_alive(struct leftover *leftover, const char *otherwise)
 	uint32_t living = 0;
 	(void)base;
 	census_free(census);
-	census_take(census, has_init ? scope->pidns_inode : 0, leaf, 0, SURVIVORS_MAX);
+	if (scope->rung == ORCH_RUNG_SUBREAPER)
+		census_take_descent(census, has_init ? scope->init.pid : 0, NULL, 0, SURVIVORS_MAX);
+	else
+		census_take(census, has_init ? scope->pidns_inode : 0, leaf, 0, SURVIVORS_MAX);
 	if (has_init)
 		add_one(census, scope->init.pid);
 	for (uint32_t i = 0; !leftover->foreign && i < scope->program_count; i++)
@@ -264,7 +287,7 @@ static bool kill_programs(struct leftover *leftover)
 {
 	bool living = false, killed = false;
 	for (uint32_t i = 0; i < leftover->scope->program_count; i++)
-		living |= end_of(&leftover->scope->programs[i], &killed) == END_NOT_YET;
+		living |= end_of(&leftover->scope->programs[i], SIGKILL, &killed) == END_NOT_YET;
 	if (killed)
 		leftover->flags |= WIRE_DEATH_LINEAGE_KILLED;
 	return living;
@@ -280,19 +303,22 @@ void leftover_strike(struct leftover *leftover)
 		_cleanup_close_ int leaf = open_leaf(scope, &place);
 		_cleanup_close_ int base = place.base_fd;
 		(void)base;
-		census_take(&census, scope->pidns_inode, leaf, scope->init.pid, 0);
+		if (scope->rung == ORCH_RUNG_SUBREAPER)
+			census_take_descent(&census, scope->init.pid, NULL, 0, 0);
+		else
+			census_take(&census, scope->pidns_inode, leaf, scope->init.pid, 0);
 		leftover->alive = census.count;
 		census_free(&census);
 	}
 	/* First the helper, which may be stopped and in the middle of something. */
 	if (!leftover->foreign && scope->helper.pid)
-		end_of(&scope->helper, &killed);
+		end_of(&scope->helper, signal_for_helper(leftover), &killed);
 	look_leaf(leftover);
 	if (leftover->foreign)
 		return;
 	killed = false;
 	if (scope->init.pid)
-		end_of(&scope->init, &killed);
+		end_of(&scope->init, signal_for_init(leftover), &killed);
 	if (killed)
 		leftover->flags |= WIRE_DEATH_INIT_KILLED;
 	kill_programs(leftover);
@@ -301,7 +327,7 @@ void leftover_strike(struct leftover *leftover)
 static void look_named(struct leftover *leftover, bool last)
 {
 	bool killed = false;
-	enum end end = end_of(&leftover->scope->helper, &killed);
+	enum end end = end_of(&leftover->scope->helper, signal_for_helper(leftover), &killed);
 	if (end == END_NOT_YET || end == END_UNKNOWN) {
 		leftover->clean = 0;
 		if (last && end == END_NOT_YET)
@@ -346,7 +372,7 @@ static void look_init(struct leftover *leftover, bool last)
 {
 	bool killed = false;
 	int64_t now = orch_monotonic_us();
-	enum end end = end_of(&leftover->scope->init, &killed);
+	enum end end = end_of(&leftover->scope->init, SIGKILL, &killed);
 	if (killed)
 		leftover->flags |= WIRE_DEATH_INIT_KILLED;
 	if (!leftover->ended_us && (end == END_GONE || end == END_ZOMBIE)) {
@@ -370,9 +396,14 @@ static void look_init(struct leftover *leftover, bool last)
 static void look_leaf_alone(struct leftover *leftover, bool last)
 {
 	bool killed = false;
-	if (leftover->scope->init.pid)
-		end_of(&leftover->scope->init, &killed);
-	switch (look_leaf(leftover)) {
+	/* While they are, who left the leaf may not have been found. */
+	bool at_work = end_of(&leftover->scope->helper, signal_for_helper(leftover), &killed) == END_NOT_YET;
+	at_work |= leftover->scope->init.pid &&
+		   end_of(&leftover->scope->init, signal_for_init(leftover), &killed) == END_NOT_YET;
+	enum leaf leaf = look_leaf(leftover);
+	if (leftover->spared && at_work && !last)
+		return;
+	switch (leaf) {
 	case LEAF_GONE:
 	case LEAF_EMPTY:
 		decide(leftover, ORCH_DEATH_DEAD, "");
@@ -389,9 +420,23 @@ static void look_leaf_alone(struct leftover *leftover, bool last)
 	}
 }
 
-void leftover_look(struct leftover *leftover, bool last)
+static void look_descent(struct leftover *leftover, bool last)
 {
 	bool killed = false;
+	bool at_work = leftover->scope->init.pid &&
+		       end_of(&leftover->scope->init, signal_for_init(leftover), &killed) == END_NOT_YET;
+	at_work |= end_of(&leftover->scope->helper, signal_for_helper(leftover), &killed) == END_NOT_YET;
+	at_work |= kill_programs(leftover);
+	if (!at_work)
+		decide(leftover, ORCH_DEATH_UNVERIFIABLE,
+		       "the scope had no closed set: what left its parents can not be found after the end of its "
+		       "supervisor; every recorded program is dead");
+	else if (last)
+		decide_alive(leftover, "the old orch-reaper did not end, and nobody else of the scope can be seen");
+}
+
+void leftover_look(struct leftover *leftover, bool last)
+{
 	if (leftover->foreign) {
 		if (look_leaf(leftover) == LEAF_POPULATED && !last)
 			return;
@@ -412,14 +457,7 @@ void leftover_look(struct leftover *leftover, bool last)
 		look_leaf_alone(leftover, last);
 		break;
 	default:
-		if (leftover->scope->init.pid)
-			end_of(&leftover->scope->init, &killed);
-		if (!kill_programs(leftover))
-			decide(leftover, ORCH_DEATH_UNVERIFIABLE,
-			       "the scope had no closed set: what left its parents can not be found after its "
-			       "orch-reaper's end; every recorded program is dead");
-		else if (last)
-			decide_alive(leftover, "the recorded programs can not be looked at");
+		look_descent(leftover, last);
 		break;
 	}
 }
