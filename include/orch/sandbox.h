@@ -39,7 +39,7 @@ struct orch_sandbox_opts {
 	uint32_t max_open_files; /* 0: 1024 */
 	uint64_t max_file_mib;   /* RLIMIT_FSIZE; 0: 2048 */
 	uint64_t tmp_mib;        /* size of the tmpfs on /tmp; 0: 256 */
-	uint64_t max_memory_mib; /* cgroup memory.max where a controller is there (degradable); 0: none */
+	uint64_t max_memory_mib; /* at least 4; where a cgroup has a memory controller (degradable); 0: none */
 };
 
 ORCH_API void orch_sandbox_opts_init(struct orch_sandbox_opts *opts, uint32_t size);

@@ -51,17 +51,28 @@ struct orch_scope_opts {
 	uint32_t best_rung;         /* no better one is tried; 0: the best that there is */
 	uint32_t time_limit_ms;     /* of wall time from when it stands; then it is stopped; 0: none */
 	uint64_t memory_limit_bytes;/* of all its processes together, swap included; 0: none */
-	uint32_t process_limit;     /* processes and threads, zombies included; 0: see orch_scope_new() */
+	uint32_t process_limit;     /* processes and threads, zombies included, not init; 0: see orch_scope_new() */
 	uint32_t cpu_limit_percent; /* of one processor: 150 is one and a half; 0: none */
 	uint32_t required_limits;   /* ORCH_LIMIT_*: those that have to be enforced, or nothing is started */
 	uint32_t reserved;
 };
 
-/* Bits of required_limits; one of them for orch_scope_limit(). */
+/*
+ * Bits of required_limits; one of them for orch_scope_limit() and orch_death_limit(). Memory: when it is exceeded and
+ * the kernel kills in the scope, the whole scope ends, with ORCH_REASON_MEMORY. Processes: fork() fails with EAGAIN
+ * inside; init is not counted. Processor time: the scope's processes wait. Time: the scope is killed, with
+ * ORCH_REASON_TIME.
+ */
 #define ORCH_LIMIT_MEMORY 1u
 #define ORCH_LIMIT_PROCESSES 2u
 #define ORCH_LIMIT_CPU 4u
 #define ORCH_LIMIT_TIME 8u
+
+/* What was made of a limit: orch_scope_limit(). */
+#define ORCH_LIMIT_UNASKED 1u
+#define ORCH_LIMIT_ENFORCED 2u
+#define ORCH_LIMIT_PARTIAL 3u /* it binds each process, or not everything is counted */
+#define ORCH_LIMIT_ABSENT 4u
 
 ORCH_API void orch_scope_opts_init(struct orch_scope_opts *opts, uint32_t size);
 
@@ -70,7 +81,7 @@ ORCH_API void orch_scope_opts_init(struct orch_scope_opts *opts, uint32_t size);
  * its own scope, see <orch/sandbox.h>.) Returns at once: the namespace is set up in the background, and a
  * failure is reported to each program spawned in it and by orch_scope_start_wait(). An ordinary user's scope
  * has at most 4096 processes and threads, zombies included (RLIMIT_NPROC in its user namespace; for root the
- * kernel does not apply it).
+ * kernel does not apply it), or process_limit in their place.
  *
  * ORCH_EHELPER: orch-reaper is missing, of another version, or did not start; ORCH_EINVAL; ORCH_ENOMEM;
  * ORCH_EFORKED; ORCH_ESYS. Since 0.1.
@@ -84,8 +95,8 @@ ORCH_API orch_scope *orch_scope_unref(orch_scope *scope);
 /*
  * Waits until the scope's namespace stands.
  *
- * ORCH_EUNENFORCEABLE: the host can not give least_rung (the message names cause and remedy); ORCH_ETIMEDOUT:
- * `timeout_ms` is over, or, with orch_error_step() "setup", setup_timeout_ms; ORCH_ECANCELED: it was stopped
+ * ORCH_EUNENFORCEABLE: the host can not give least_rung or one of required_limits, or memory_limit_bytes is too little
+ * for the scope itself (the message names cause and remedy); ORCH_ETIMEDOUT: `timeout_ms` is over, or, with orch_error_step() "setup", setup_timeout_ms; ORCH_ECANCELED: it was stopped
  * before it stood; ORCH_EHELPER; ORCH_EDEADLK; ORCH_ESYS with orch_error_step(). Since 0.1.
  */
 ORCH_API int32_t orch_scope_start_wait(orch_scope *scope, int64_t timeout_ms, orch_error **reterr);
@@ -100,6 +111,16 @@ ORCH_API int32_t orch_scope_init_pid(const orch_scope *scope);
 ORCH_API uint64_t orch_scope_pidns_inode(const orch_scope *scope);
 /* Absolute path of the scope's cgroup v2 leaf, or "" on the rungs without. Since 0.1. */
 ORCH_API const char *orch_scope_cgroup(const orch_scope *scope);
+
+/*
+ * What was made of the limit `limit` (one ORCH_LIMIT_* bit): an ORCH_LIMIT_* state, and the mechanism in words, or the
+ * cause of its absence ("" if it was not asked for). Known from when the scope stands. Outputs may be NULL; the text
+ * lives with the scope.
+ *
+ * ORCH_ESTATE: the scope does not stand yet, or never stood; ORCH_EINVAL: scope is NULL, or not one bit. Since 0.1.
+ */
+ORCH_API int32_t orch_scope_limit(const orch_scope *scope, uint32_t limit, uint32_t *ret_state,
+				  const char **ret_mechanism);
 
 /* What happened to a program. Exactly one of FAILED and EXITED comes, after at most one STARTED. */
 #define ORCH_PROC_STARTED 1u
@@ -153,6 +174,17 @@ ORCH_API int32_t orch_proc_pid(const orch_proc *proc);
 ORCH_API int32_t orch_proc_exit_code(const orch_proc *proc);
 /* The signal that ended it, or 0. Since 0.1. */
 ORCH_API int32_t orch_proc_term_signal(const orch_proc *proc);
+/* Why a program ended; how is said by orch_proc_exit_code() and orch_proc_term_signal(). */
+#define ORCH_REASON_EXITED 1u	/* by itself, with an exit code 0..255 */
+#define ORCH_REASON_SIGNALED 2u /* by a signal that was not its scope's end */
+#define ORCH_REASON_MEMORY 3u	/* after its scope's memory limit had struck: the kernel's count of kills has risen */
+#define ORCH_REASON_TIME 4u	/* its scope's time limit was over */
+#define ORCH_REASON_STOPPED 5u	/* its scope was being stopped; also if that was before it was started */
+#define ORCH_REASON_SETUP 6u	/* it could not be started: its scope's set-up, its own, or exec; orch_proc_error() */
+#define ORCH_REASON_LOST 7u	/* orch-reaper died, or its scope has survivors: how it ended is not known */
+
+/* ORCH_REASON_*, or 0 while it has not ended. Since 0.1. */
+ORCH_API uint32_t orch_proc_reason(const orch_proc *proc);
 /* Why it was not started; NULL otherwise. Owned by the proc. Since 0.1. */
 ORCH_API const orch_error *orch_proc_error(const orch_proc *proc);
 /*
@@ -250,6 +282,8 @@ ORCH_API const char *orch_death_mechanism(const orch_death *death);
 ORCH_API const char *orch_death_proof(const orch_death *death);
 /* Cause of UNVERIFIABLE, or "". Since 0.1. */
 ORCH_API const char *orch_death_reason(const orch_death *death);
+/* The limit that ended the scope: ORCH_LIMIT_MEMORY, ORCH_LIMIT_TIME, or 0. Since 0.1. */
+ORCH_API uint32_t orch_death_limit(const orch_death *death);
 /* Name of the scope, and its PID namespace's inode. Since 0.1. */
 ORCH_API const char *orch_death_scope(const orch_death *death);
 ORCH_API uint64_t orch_death_pidns_inode(const orch_death *death);

@@ -24,6 +24,15 @@ void answer_note(struct helper *helper, uint32_t scope, const char *text)
 	host_send(helper, &packet);
 }
 
+void answer_limit(struct helper *helper, uint32_t scope, uint32_t limit, uint32_t state, const char *mechanism)
+{
+	struct wire_packet packet = wire_packet(WIRE_LIMIT, scope, 0);
+	packet.message.value = (int32_t)limit;
+	packet.message.code = (int32_t)state;
+	wire_copy(packet.message.text, WIRE_TEXT_MAX, mechanism);
+	host_send(helper, &packet);
+}
+
 void answer_survivors(struct helper *helper, uint32_t scope, const struct census *census)
 {
 	for (uint32_t i = 0; i < census->stored; i++) {

@@ -92,6 +92,7 @@ struct census;
 void answer_failure(struct helper *helper, enum wire_type type, uint32_t scope, uint32_t subject,
 		    const struct setup_error *error);
 void answer_note(struct helper *helper, uint32_t scope, const char *text);
+void answer_limit(struct helper *helper, uint32_t scope, uint32_t limit, uint32_t state, const char *mechanism);
 void answer_survivors(struct helper *helper, uint32_t scope, const struct census *census);
 /* The refusal of a request about a scope that is there, or was. */
 void answer_refusal(struct helper *helper, const struct wire_packet *request, int32_t code,

@@ -15,6 +15,7 @@ struct orch_death {
 	uint64_t pidns_inode;
 	uint32_t rung;
 	bool by_lineage; /* no supervisor either: macOS */
+	uint32_t limit; /* ORCH_LIMIT_*: it ended the scope; 0: none */
 	uint32_t alive;
 	int64_t requested_ms;
 	int64_t last_death_us;
@@ -48,6 +49,11 @@ static char *mechanism_text(uint32_t rung, uint32_t flags)
 {
 	bool has_pidns = rung == 0 || rung >= ORCH_RUNG_PIDNS;
 	struct orch_buf buf = {0};
+	add_part(&buf, flags & WIRE_DEATH_TIME, "its time limit was over");
+	add_part(&buf, flags & WIRE_DEATH_MEMORY,
+		 "its memory limit was exceeded, and the kernel killed in it (oom_kill has risen)");
+	add_part(&buf, flags & WIRE_DEATH_HOST_MEMORY,
+		 "the kernel killed in it for want of memory outside of it (oom_kill has risen below its own limit)");
 	add_part(&buf, flags & WIRE_DEATH_NEVER_STOOD, "ended in set-up");
 	add_part(&buf, flags & WIRE_DEATH_SELF,
 		 has_pidns ? "init ended by itself or was killed from outside"
@@ -193,6 +199,10 @@ orch_death *death_new(struct orch_scope *scope, const struct death_facts *facts)
 	death->pidns_inode = scope->pidns_inode;
 	death->rung = scope->rung;
 	death->by_lineage = scope->rung == ORCH_RUNG_SUBREAPER && !scope->init_pid;
+	if (facts->flags & WIRE_DEATH_MEMORY)
+		death->limit = ORCH_LIMIT_MEMORY;
+	else if (facts->flags & WIRE_DEATH_TIME)
+		death->limit = ORCH_LIMIT_TIME;
 	death->alive = facts->alive;
 	death->requested_ms = facts->requested_ms;
 	death->last_death_us = facts->last_death_us;
@@ -289,6 +299,11 @@ const char *orch_death_proof(const orch_death *death)
 const char *orch_death_reason(const orch_death *death)
 {
 	return death ? death->reason : "";
+}
+
+uint32_t orch_death_limit(const orch_death *death)
+{
+	return death ? death->limit : 0;
 }
 
 const char *orch_death_scope(const orch_death *death)

@@ -98,14 +98,16 @@ static void proc_end(struct orch_proc *proc, uint32_t event)
 	proc_abandon(proc);
 }
 
-void proc_failed(struct orch_proc *proc, const orch_error *error)
+void proc_failed(struct orch_proc *proc, uint32_t reason, const orch_error *error)
 {
+	proc->reason = reason;
 	proc->error = orch_error_copy(error);
 	proc_end(proc, ORCH_PROC_FAILED);
 }
 
-void proc_exited(struct orch_proc *proc, int32_t exit_code, int32_t term_signal)
+void proc_exited(struct orch_proc *proc, uint32_t reason, int32_t exit_code, int32_t term_signal)
 {
+	proc->reason = reason;
 	proc->exit_code = term_signal ? -1 : exit_code;
 	proc->term_signal = term_signal;
 	proc_end(proc, ORCH_PROC_EXITED);
@@ -369,6 +371,11 @@ int32_t orch_proc_exit_code(const orch_proc *proc)
 int32_t orch_proc_term_signal(const orch_proc *proc)
 {
 	return proc ? proc->term_signal : 0;
+}
+
+uint32_t orch_proc_reason(const orch_proc *proc)
+{
+	return proc ? proc->reason : 0;
 }
 
 const orch_error *orch_proc_error(const orch_proc *proc)

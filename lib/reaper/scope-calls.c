@@ -300,6 +300,23 @@ uint64_t orch_scope_pidns_inode(const orch_scope *scope)
 	return scope ? scope->pidns_inode : 0;
 }
 
+int32_t orch_scope_limit(const orch_scope *scope, uint32_t limit, uint32_t *ret_state, const char **ret_mechanism)
+{
+	for (size_t i = 0; scope && i < SCOPE_LIMITS; i++) {
+		const struct scope_limit *known = &scope->limits[i];
+		if (limit != 1u << i)
+			continue;
+		if (!known->state)
+			return ORCH_ESTATE;
+		if (ret_state)
+			*ret_state = known->state;
+		if (ret_mechanism)
+			*ret_mechanism = known->mechanism ? known->mechanism : "";
+		return 0;
+	}
+	return ORCH_EINVAL;
+}
+
 const char *orch_scope_cgroup(const orch_scope *scope)
 {
 	return scope && scope->cgroup ? scope->cgroup : "";

@@ -20,6 +20,8 @@
 
 #define DEFAULT_DEADLINE_MS 10000u
 #define DEFAULT_SETUP_MS 10000u
+/* Bits of required_limits. */
+#define SCOPE_LIMITS 4
 
 /* The context's connection to its orch-reaper, started again if it died. */
 struct reaper {
@@ -105,6 +107,10 @@ struct orch_scope {
 	orch_error *start_error;
 
 	uint32_t rung, least_rung;
+	struct scope_limit {
+		uint32_t state; /* ORCH_LIMIT_UNASKED and so on; 0: not known yet */
+		char *mechanism;
+	} limits[SCOPE_LIMITS];
 	int32_t init_pid;
 	int init_fd; /* a watch */
 	uint64_t pidns_inode;
@@ -162,6 +168,8 @@ int32_t scope_send(struct orch_scope *scope, struct wire_packet *packet, orch_er
 int32_t scope_check(orch_scope *scope, orch_error **reterr);
 /* ORCH_ECLOSED or ORCH_EHELPER if nothing can be started in it any more. */
 int32_t scope_check_open(orch_scope *scope, orch_error **reterr);
+/* "memory", "process", "cpu", "time". */
+const char *scope_limit_name(uint32_t limit);
 int32_t fail_copy(orch_error **reterr, const orch_error *error);
 /* 0 if a *_wait form may be called now. */
 int32_t check_may_wait(orch_ctx *ctx, orch_error **reterr);
@@ -195,6 +203,7 @@ struct orch_proc {
 	int32_t pid;
 	int32_t exit_code;
 	int32_t term_signal;
+	uint32_t reason; /* ORCH_REASON_*; 0: it has not ended */
 	orch_error *error;
 	orch_proc_fn event;
 	void *userdata;
@@ -204,8 +213,8 @@ struct orch_proc {
 struct orch_proc *proc_find(struct orch_scope *scope, uint32_t subject);
 void proc_started(struct orch_proc *proc, int32_t pid);
 /* Each ends and detaches the proc. `error` is copied. */
-void proc_failed(struct orch_proc *proc, const orch_error *error);
-void proc_exited(struct orch_proc *proc, int32_t exit_code, int32_t term_signal);
+void proc_failed(struct orch_proc *proc, uint32_t reason, const orch_error *error);
+void proc_exited(struct orch_proc *proc, uint32_t reason, int32_t exit_code, int32_t term_signal);
 void proc_abandon(struct orch_proc *proc);
 
 struct death_facts {

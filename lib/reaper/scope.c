@@ -8,6 +8,10 @@
 #define MARGIN_MS(deadline_ms) ((deadline_ms) / 5 < 100 ? (deadline_ms) / 5 : 100)
 /* What the helper's own set-up deadline gets before the host doubts the helper. */
 #define SETUP_MARGIN_MS 2000
+/* Set-up process and init, with what the kernel keeps for them. */
+#define LEAST_MEMORY (4u << 20)
+/* PID_MAX_LIMIT of a 64-bit kernel. */
+#define MOST_PROCESSES (4u << 20)
 
 /* --- life ------------------------------------------------------------------------------ */
 
@@ -51,6 +55,8 @@ static void scope_free(struct orch_scope *scope)
 	orch_death_unref(scope->unsettled);
 	orch_error_free(scope->start_error);
 	free(scope->survivors);
+	for (size_t i = 0; i < SCOPE_LIMITS; i++)
+		free(scope->limits[i].mechanism);
 	free(scope->cgroup);
 	free(scope->label);
 	free(scope);
@@ -231,13 +237,36 @@ static void record_over(struct orch_scope *scope, uint32_t verdict)
 
 /* --- the end --------------------------------------------------------------------------- */
 
-static void end_procs(struct orch_scope *scope, uint32_t verdict)
+/* Of a program that ran until its scope was over. */
+static uint32_t end_reason(const struct orch_scope *scope, const orch_death *death, bool dead)
 {
+	if (!scope->connected || !dead)
+		return ORCH_REASON_LOST;
+	switch (orch_death_limit(death)) {
+	case ORCH_LIMIT_MEMORY:
+		return ORCH_REASON_MEMORY;
+	case ORCH_LIMIT_TIME:
+		return ORCH_REASON_TIME;
+	default:
+		return ORCH_REASON_STOPPED;
+	}
+}
+
+static void end_procs(struct orch_scope *scope, const orch_death *death)
+{
+	uint32_t verdict = orch_death_verdict(death);
+	bool dead = verdict == ORCH_DEATH_DEAD || verdict == ORCH_DEATH_DEAD_UNREAPED;
+	uint32_t reason = end_reason(scope, death, dead);
+	uint32_t unstarted = scope->stood ? ORCH_REASON_STOPPED : ORCH_REASON_SETUP;
+	if (!scope->connected)
+		unstarted = ORCH_REASON_LOST;
+	else if (scope->start_error && orch_error_code(scope->start_error) == ORCH_ECANCELED)
+		unstarted = ORCH_REASON_STOPPED;
 	orch_error *error = NULL;
 	if (!scope->connected)
 		orch_fail(&error, ORCH_EHELPER, 0, "helper",
 			  "orch-reaper died: how the program ended is not known");
-	else if (verdict != ORCH_DEATH_DEAD && verdict != ORCH_DEATH_DEAD_UNREAPED)
+	else if (!dead)
 		orch_fail(&error, ORCH_ETIMEDOUT, 0, "stop",
 			  "the program is not known to have ended by the scope's deadline: see the "
 			  "certificate");
@@ -249,9 +278,11 @@ static void end_procs(struct orch_scope *scope, uint32_t verdict)
 			  "the scope was stopped before the program ran");
 	while (scope->procs) {
 		if (scope->procs->started && !error)
-			proc_exited(scope->procs, -1, 9); /* by SIGKILL, with the namespace */
+			proc_exited(scope->procs, reason, -1, 9); /* by SIGKILL, with the namespace */
+		else if (scope->procs->started)
+			proc_failed(scope->procs, reason, error);
 		else
-			proc_failed(scope->procs, scope->procs->started ? error : never);
+			proc_failed(scope->procs, unstarted, never);
 	}
 	orch_error_free(error);
 	orch_error_free(never);
@@ -325,7 +356,7 @@ void scope_over(struct orch_scope *scope, orch_death *death)
 		orch_fail(&scope->start_error, ORCH_ECANCELED, 0, "stop",
 			  "the scope was stopped before it stood");
 	tell_starts(scope);
-	end_procs(scope, orch_death_verdict(death));
+	end_procs(scope, death);
 	end_connects(scope);
 	streams_scope_over(scope);
 	orch_close_fd(&scope->init_fd);
@@ -454,6 +485,9 @@ static void hear_up(struct orch_scope *scope, struct wire_packet *packet)
 		return; /* the stop passed this message on its way */
 	scope->phase = SCOPE_STANDING;
 	scope->stood = true;
+	for (size_t i = 0; i < SCOPE_LIMITS; i++)
+		if (!scope->limits[i].state)
+			scope->limits[i].state = ORCH_LIMIT_UNASKED;
 	scope->watchdog = orch_source_remove(scope->watchdog);
 	struct wire_packet *entry;
 	while ((entry = scope->pending.first)) {
@@ -532,6 +566,32 @@ static void hear_death(struct orch_scope *scope, const struct wire_message *mess
 	scope_over(scope, death);
 }
 
+static void hear_limit(struct orch_scope *scope, const struct wire_message *message)
+{
+	for (size_t i = 0; i < SCOPE_LIMITS; i++) {
+		struct scope_limit *limit = &scope->limits[i];
+		if (message->value != 1 << i || limit->mechanism)
+			continue;
+		limit->state = (uint32_t)message->code;
+		limit->mechanism = strdup(message->text);
+		if (limit->state != ORCH_LIMIT_ENFORCED)
+			orch_ctx_logf(scope->ctx, ORCH_LOG_NOTICE, "%s: %s limit %s: %s", scope->name,
+				      scope_limit_name((uint32_t)message->value),
+				      limit->state == ORCH_LIMIT_PARTIAL ? "partial" : "absent", message->text);
+	}
+}
+
+static uint32_t exit_reason(const struct wire_message *message)
+{
+	if (message->flags & WIRE_EXIT_MEMORY)
+		return ORCH_REASON_MEMORY;
+	if (message->flags & WIRE_EXIT_TIME)
+		return ORCH_REASON_TIME;
+	if (message->flags & WIRE_EXIT_STOPPED)
+		return ORCH_REASON_STOPPED;
+	return message->code ? ORCH_REASON_SIGNALED : ORCH_REASON_EXITED;
+}
+
 void scope_hear(struct orch_scope *scope, struct wire_packet *packet)
 {
 	const struct wire_message *message = &packet->message;
@@ -558,12 +618,12 @@ void scope_hear(struct orch_scope *scope, struct wire_packet *packet)
 		if (!proc)
 			break;
 		error = error_of(message);
-		proc_failed(proc, error);
+		proc_failed(proc, message->code == ORCH_ECLOSED ? ORCH_REASON_STOPPED : ORCH_REASON_SETUP, error);
 		orch_error_free(error);
 		break;
 	case WIRE_EXITED:
 		if (proc)
-			proc_exited(proc, message->value, message->code);
+			proc_exited(proc, exit_reason(message), message->value, message->code);
 		break;
 	case WIRE_CONNECTED:
 		hear_connected(scope, packet);
@@ -573,6 +633,9 @@ void scope_hear(struct orch_scope *scope, struct wire_packet *packet)
 		break;
 	case WIRE_DEATH:
 		hear_death(scope, message);
+		break;
+	case WIRE_LIMIT:
+		hear_limit(scope, message);
 		break;
 	case WIRE_NOTE:
 		orch_ctx_logf(scope->ctx, ORCH_LOG_NOTICE, "%s: %s", scope->name, message->text);
@@ -652,6 +715,41 @@ static int32_t send_new(struct orch_scope *scope, const struct orch_scope_opts *
 	return reaper_send(scope->reaper, &packet, reterr);
 }
 
+const char *scope_limit_name(uint32_t limit)
+{
+	switch (limit) {
+	case ORCH_LIMIT_MEMORY:
+		return "memory";
+	case ORCH_LIMIT_PROCESSES:
+		return "process";
+	case ORCH_LIMIT_CPU:
+		return "cpu";
+	default:
+		return "time";
+	}
+}
+
+static int32_t check_limits(const struct orch_scope_opts *opts, orch_error **reterr)
+{
+	uint32_t asked = (opts->memory_limit_bytes ? ORCH_LIMIT_MEMORY : 0) |
+			 (opts->process_limit ? ORCH_LIMIT_PROCESSES : 0) |
+			 (opts->cpu_limit_percent ? ORCH_LIMIT_CPU : 0) | (opts->time_limit_ms ? ORCH_LIMIT_TIME : 0);
+	uint32_t missing = opts->required_limits & ~asked;
+	if (missing)
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_scope_opts.required_limits has the %s limit, which is not set",
+				 scope_limit_name(missing & -missing));
+	if (opts->memory_limit_bytes && opts->memory_limit_bytes < LEAST_MEMORY)
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_scope_opts.memory_limit_bytes %llu is below %u: no scope stands in so little",
+				 (unsigned long long)opts->memory_limit_bytes, LEAST_MEMORY);
+	if (opts->memory_limit_bytes > INT64_MAX || opts->process_limit > MOST_PROCESSES)
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_scope_opts.memory_limit_bytes %llu or .process_limit %u is more than a kernel counts",
+				 (unsigned long long)opts->memory_limit_bytes, opts->process_limit);
+	return 0;
+}
+
 /* And fills in what was left to be chosen. */
 static int32_t check_opts(struct orch_scope_opts *opts, orch_error **reterr)
 {
@@ -675,7 +773,7 @@ static int32_t check_opts(struct orch_scope_opts *opts, orch_error **reterr)
 				 opts->required_limits);
 	if (!opts->setup_timeout_ms)
 		opts->setup_timeout_ms = DEFAULT_SETUP_MS;
-	return 0;
+	return check_limits(opts, reterr);
 }
 
 /* What confines stands on namespaces; macOS has none, and its one rung for all. */

@@ -72,6 +72,9 @@ enum wire_type {
 	 * text: reason. */
 	WIRE_DEATH,
 	WIRE_NOTE, /* text: for the log */
+	/* Before SCOPE_UP, one for each that was asked for. value: ORCH_LIMIT_MEMORY and so on; code: ORCH_LIMIT_ENFORCED
+	 * and so on; text: the mechanism, or the cause of its absence. */
+	WIRE_LIMIT,
 	WIRE_TYPES
 };
 
@@ -85,6 +88,11 @@ enum wire_type {
 #define WIRE_CWD 8u	    /* SPAWN: cwd was given */
 #define WIRE_TERMINAL 16u   /* SPAWN: stdin is to control its session; shifted by 1, 2: stdout, stderr */
 
+/* EXITED, from helper to host: it ended after its scope's limit had struck, or while its scope was stopped. */
+#define WIRE_EXIT_MEMORY 1u
+#define WIRE_EXIT_TIME 2u
+#define WIRE_EXIT_STOPPED 4u
+
 #define WIRE_DEATH_TERMINATED 1u    /* SIGTERM was tried first */
 #define WIRE_DEATH_CGROUP_KILL 2u   /* cgroup.kill was written */
 #define WIRE_DEATH_INIT_KILLED 4u   /* SIGKILL to init by pidfd */
@@ -96,6 +104,9 @@ enum wire_type {
 #define WIRE_DEATH_LINEAGE_KILLED 256u /* SIGKILL to all known descendants and their process groups */
 #define WIRE_DEATH_UID_KILLED 512u     /* SIGKILL to every process of the scope's own uid, by one of them */
 #define WIRE_DEATH_UID_EMPTY 1024u     /* twice in a row no process had the scope's own uid */
+#define WIRE_DEATH_TIME 0x10000u	/* its time limit was over */
+#define WIRE_DEATH_MEMORY 0x20000u	/* the kernel killed in it, and its own memory limit was reached */
+#define WIRE_DEATH_HOST_MEMORY 0x40000u /* the kernel killed in it for want of memory outside of it */
 #define WIRE_DEATH_UNUSED 2048u	       /* it stood, and no program was started */
 #define WIRE_DEATH_SWEPT 0x1000u       /* by descent: SIGKILL to the supervisor's children, SIGSTOP to theirs, until none was left */
 #define WIRE_DEATH_CHILDLESS 0x2000u   /* the supervisor had no child any more, dead or alive */

@@ -58,6 +58,7 @@ struct scope {
 	bool has_leader;
 
 	int64_t due_us;
+	int64_t end_us; /* of its time limit; 0: none */
 	int64_t deadline_us;
 	int64_t requested_us;
 	int64_t requested_ms;
@@ -228,6 +229,10 @@ static bool report_end(struct helper *helper, struct scope *scope, struct child 
 	struct wire_packet packet = wire_packet(WIRE_EXITED, scope->id, child->subject);
 	packet.message.value = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 	packet.message.code = WIFEXITED(status) ? 0 : WTERMSIG(status);
+	if (scope->proof & WIRE_DEATH_TIME)
+		packet.message.flags = WIRE_EXIT_TIME;
+	else if (scope->state != STANDING)
+		packet.message.flags = WIRE_EXIT_STOPPED;
 	host_send(helper, &packet);
 	return scope->has_leader && scope->leader == child->subject;
 }
@@ -424,6 +429,33 @@ static const char *rung_name(int32_t rung)
 	}
 }
 
+/* The limits of a process (setrlimit) bind neither a scope nor, for memory, anything at all. */
+static const char no_limit[] = "macOS limits no set of processes: run the load in a VM";
+
+static bool limits_are_required(const struct wire_message *message, struct setup_error *error)
+{
+	uint64_t missing = message->number[7] & ~(uint64_t)ORCH_LIMIT_TIME;
+	if (missing)
+		setup_fail(error, ORCH_EUNENFORCEABLE, 0, "limits",
+			   "required_limits has limits that can not be enforced (ORCH_LIMIT_* 0x%x): %s",
+			   (unsigned)missing, no_limit);
+	return missing != 0;
+}
+
+static void begin_limits(struct helper *helper, struct scope *scope, const struct wire_message *message)
+{
+	if (message->number[3])
+		answer_limit(helper, scope->id, ORCH_LIMIT_MEMORY, ORCH_LIMIT_ABSENT, no_limit);
+	if (message->number[4])
+		answer_limit(helper, scope->id, ORCH_LIMIT_PROCESSES, ORCH_LIMIT_ABSENT, no_limit);
+	if (message->number[5])
+		answer_limit(helper, scope->id, ORCH_LIMIT_CPU, ORCH_LIMIT_ABSENT, no_limit);
+	if (!message->number[6])
+		return;
+	answer_limit(helper, scope->id, ORCH_LIMIT_TIME, ORCH_LIMIT_ENFORCED, "the clock of orch-reaper");
+	scope->end_us = now_us() + (int64_t)message->number[6] * 1000;
+}
+
 static int scope_new(struct helper *helper, struct wire_packet *request)
 {
 	const struct wire_message *message = &request->message;
@@ -438,6 +470,10 @@ static int scope_new(struct helper *helper, struct wire_packet *request)
 			   "macOS has nothing that closes a scope: rung %s (least_rung) can not be had. Accept "
 			   "ORCH_RUNG_SUBREAPER, best effort by descent, or run the load in a VM",
 			   rung_name(message->value));
+		answer_no_scope(helper, message->scope, &error);
+		return 0;
+	}
+	if (limits_are_required(message, &error)) {
 		answer_no_scope(helper, message->scope, &error);
 		return 0;
 	}
@@ -459,6 +495,7 @@ static int scope_new(struct helper *helper, struct wire_packet *request)
 	struct wire_packet up = wire_packet(WIRE_SCOPE_UP, scope->id, 0);
 	up.message.flags = WIRE_LINEAGE;
 	up.message.number[0] = ORCH_RUNG_SUBREAPER;
+	begin_limits(helper, scope, message);
 	host_send(helper, &up);
 	return 0;
 }
@@ -530,9 +567,11 @@ size_t scopes_poll(const struct helper *helper, struct pollfd *fds, int *timeout
 {
 	const struct common_ground *ground = helper->ground;
 	int64_t now = now_us(), next = -1;
-	for (const struct scope *scope = helper->scopes; scope; scope = scope->next)
-		if (scope->state != STANDING && (next < 0 || scope->due_us < next))
-			next = scope->due_us;
+	for (const struct scope *scope = helper->scopes; scope; scope = scope->next) {
+		int64_t due = scope->state == STANDING ? scope->end_us : scope->due_us;
+		if ((due || scope->state != STANDING) && (next < 0 || due < next))
+			next = due;
+	}
 	if (ground->forked && (next < 0 || ground->listed_us + FORK_LOOK_US < next))
 		next = ground->listed_us + FORK_LOOK_US;
 	if (ground->look_at_once)
@@ -562,6 +601,10 @@ static void scope_step(struct helper *helper, struct scope *scope)
 	if (reap(helper, scope) && scope->state == STANDING)
 		end_unrequested(helper, scope);
 	int64_t now = now_us();
+	if (scope->state == STANDING && scope->end_us && now >= scope->end_us) {
+		scope->proof |= WIRE_DEATH_TIME;
+		end_unrequested(helper, scope);
+	}
 	if (scope->state == STANDING)
 		return;
 	if (scope->state == TERMINATING) {

@@ -20,9 +20,20 @@ pid_t clone_process(uint64_t flags, int exit_signal, int cgroup_fd, int *ret_pid
 
 /* --- cgroup.c: leaves below the helper's own cgroup ------------------------------------ */
 
+/* The controllers that limits are made with, and what a v1 hierarchy of each gives. */
+enum { CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPU, CGROUP_V1 };
+extern const char *const cgroup_controllers[CGROUP_V1];
+
+struct cgroup_v1 {
+	int fd; /* the helper's own cgroup there, or -1 */
+	char path[512];
+	char reason[256];
+};
+
 struct cgroup_base {
 	bool looked;
-	int fd; /* the helper's own cgroup, or -1 */
+	int fd; /* the helper's own cgroup, or the delegated one that it is in; or -1 */
+	struct cgroup_v1 v1[CGROUP_V1];
 	char path[WIRE_TEXT_MAX - 32];
 	char reason[256]; /* why there is none */
 	int keeper_fd;	  /* its closing wakes the keeper */
@@ -41,6 +52,11 @@ void cgroup_base_close(struct cgroup_base *base);
 int cgroup_leaf_new(struct cgroup_base *base, const char *name, int *ret_fd);
 /* 0, or a negative errno (-EBUSY while something is in it). */
 int cgroup_leaf_remove(const struct cgroup_base *base, const char *name);
+/* The same in a v1 hierarchy. */
+int cgroup_v1_leaf_new(struct cgroup_base *base, size_t index, const char *name, int *ret_fd);
+int cgroup_v1_leaf_remove(const struct cgroup_base *base, size_t index, const char *name);
+/* That v2 leaves have the controller. A negative errno, with the cause and what to do. */
+int cgroup_enable(const struct cgroup_base *base, const char *controller, char *reason, size_t size);
 
 /* --- setup.c: from the helper to a scope's PID 1 --------------------------------------- */
 
@@ -56,6 +72,9 @@ struct setup_request {
 	uint32_t host_uid;
 	int cgroup_fd;		  /* -1: none */
 	uint32_t rung;		  /* ORCH_RUNG_* to build */
+	int join_fd[CGROUP_V1];	  /* cgroup.procs of v1 leaves; -1 */
+	uint32_t processes;	  /* of an ordinary user's scope, besides init; 0: the usual number */
+	uint64_t data_bytes;	  /* RLIMIT_DATA of an ordinary user's programs; 0: as it is */
 	struct rlimit open_files; /* what the host had */
 	struct setup_page *page;
 };

@@ -158,6 +158,8 @@ bool scope_is_dead(struct helper *helper, struct scope *scope)
 	/* Whatever it left is ours by now. */
 	if (scope->init_reaped && scope->rung < ORCH_RUNG_PIDNS && strays_hunt(helper))
 		return false;
+	if (limits_remove(helper, scope) < 0 && now_us() < scope->deadline_us)
+		return false;
 	if (scope->cgroup_fd < 0)
 		return true;
 	int populated = leaf_populated(scope->cgroup_fd);

@@ -47,6 +47,7 @@ static void scope_up(struct helper *helper, struct scope *scope, struct wire_pac
 		ready->fd_count = 0;
 	}
 	scope->state = STANDING;
+	limits_begin(helper, scope);
 	host_send(helper, &packet);
 }
 
@@ -61,13 +62,49 @@ static bool next_rung(struct scope *scope, const struct setup_error *why)
 	return scope->retry;
 }
 
+/*
+ * A limit of processes counts the set-up process as long as it is not reaped, so no program starts before that. It
+ * ends as soon as it made init.
+ */
+static void hear_ready(struct helper *helper, struct scope *scope, struct wire_packet *packet)
+{
+	bool in_the_way = scope->limits.processes && scope->setup_fd >= 0;
+	if (!in_the_way) {
+		scope_up(helper, scope, packet);
+	} else if (!scope->has_ready) {
+		scope->ready = *packet;
+		scope->has_ready = true;
+		packet->fd_count = 0;
+	}
+}
+
+void scope_hear_held(struct helper *helper, struct scope *scope)
+{
+	if (!scope->has_ready)
+		return;
+	scope->has_ready = false;
+	scope_up(helper, scope, &scope->ready);
+	wire_packet_close(&scope->ready);
+}
+
+/* Whose program's end it was: its own, or that of its scope. */
+static uint32_t exit_flags(struct helper *helper, struct scope *scope)
+{
+	limits_check(helper, scope);
+	if (scope->proof & WIRE_DEATH_MEMORY)
+		return WIRE_EXIT_MEMORY;
+	if (scope->proof & WIRE_DEATH_TIME)
+		return WIRE_EXIT_TIME;
+	return scope->state == STANDING ? 0 : WIRE_EXIT_STOPPED;
+}
+
 static void scope_hear(struct helper *helper, struct scope *scope, struct wire_packet *packet)
 {
 	struct setup_error error;
 	packet->message.scope = scope->id;
 	switch (packet->message.type) {
 	case WIRE_READY:
-		scope_up(helper, scope, packet);
+		hear_ready(helper, scope, packet);
 		break;
 	case WIRE_SETUP_FAILED:
 		setup_fail(&error, packet->message.code, packet->message.os_errno,
@@ -85,6 +122,7 @@ static void scope_hear(struct helper *helper, struct scope *scope, struct wire_p
 			scope->proof |= WIRE_DEATH_CHILDLESS;
 		break;
 	case WIRE_EXITED:
+		packet->message.flags = exit_flags(helper, scope);
 		host_send(helper, packet);
 		if (scope->has_leader && scope->leader == packet->message.subject &&
 		    scope->state == STANDING)

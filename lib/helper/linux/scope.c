@@ -54,6 +54,9 @@ void scope_free(struct helper *helper, struct scope *scope)
 	close_fd(&scope->init_fd);
 	close_fd(&scope->control_fd);
 	close_fd(&scope->cgroup_fd);
+	limits_close(&scope->limits);
+	if (scope->has_ready)
+		wire_packet_close(&scope->ready);
 	wire_queue_clear(&scope->to_init);
 	scope_unmap_page(scope);
 	free(scope);

@@ -11,7 +11,7 @@
 
 #include "../../reaper/linux/census.h"
 #include "ladder.h"
-#include "linux.h"
+#include "scope-limits.h"
 
 #define DEFAULT_DEADLINE_MS 10000
 /*
@@ -56,6 +56,9 @@ struct scope {
 
 	int cgroup_fd; /* -1: none, or removed */
 	bool has_cgroup;
+	struct limits limits;
+	struct wire_packet ready; /* READY, while the set-up process is not reaped */
+	bool has_ready;
 	bool failed; /* SCOPE_FAILED was sent */
 
 	uint32_t leader;
@@ -123,6 +126,8 @@ void strays_census(struct helper *helper, struct census *census, uint32_t most);
 
 /* --- scope-hear.c --- */
 
+/* The set-up process is reaped: the scope stands if init said so before. */
+void scope_hear_held(struct helper *helper, struct scope *scope);
 /* Hears init and the set-up process. True while there may be more: bounded, so that one does not hold the others. */
 bool scope_listen(struct helper *helper, struct scope *scope);
 

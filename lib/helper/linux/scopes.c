@@ -25,6 +25,8 @@ void scopes_begin(struct helper *helper)
 {
 	static struct common_ground ground = {
 	    .cgroups = {.fd = -1, .keeper_fd = -1, .keeper_pidfd = -1}};
+	for (size_t i = 0; i < CGROUP_V1; i++)
+		ground.cgroups.v1[i].fd = -1;
 	helper->ground = &ground;
 }
 
@@ -46,6 +48,7 @@ int host_watch_open(struct helper *helper, struct wire_packet *hello)
 
 static int start_setup(struct helper *helper, struct scope *scope, int spec_fd)
 {
+	struct setup_error error;
 	int pair[2];
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -errno;
@@ -60,14 +63,25 @@ static int start_setup(struct helper *helper, struct scope *scope, int spec_fd)
 		scope->page = NULL;
 		return -errno;
 	}
+	/* Of a rung that was tried before. */
+	limits_undo(helper, scope);
+	if (limits_prepare(helper, scope, &error) < 0) {
+		scope_fail(helper, scope, &error);
+		return 0;
+	}
 	struct setup_request setup = {.control_fd = inner,
 				      .spec_fd = spec_fd,
 				      .host_uid = scope->host_uid,
 				      .cgroup_fd = scope->cgroup_fd,
 				      .rung = scope->rung,
+				      .processes = scope->limits.processes,
+				      .data_bytes = scope->limits.data_bytes,
 				      .open_files = helper->open_files,
 				      .page = scope->page};
-	return setup_start(&setup, &scope->setup_pid, &scope->setup_fd);
+	memcpy(setup.join_fd, scope->limits.join_fd, sizeof(setup.join_fd));
+	int result = setup_start(&setup, &scope->setup_pid, &scope->setup_fd);
+	limits_joined(&scope->limits);
+	return result;
 }
 
 static void drop_leaf(struct helper *helper, struct scope *scope)
@@ -172,6 +186,7 @@ static int scope_new(struct helper *helper, const struct wire_packet *request)
 	scope->id = message->scope;
 	wire_copy(scope->name, sizeof(scope->name), message->step);
 	scope->setup_fd = scope->init_fd = scope->control_fd = scope->cgroup_fd = -1;
+	limits_read(&scope->limits, message);
 	scope->due_us = now_us() + (int64_t)message->number[0] * 1000;
 	scope->confined = confined;
 	scope->host_uid = (uint32_t)message->number[1];
@@ -242,7 +257,7 @@ size_t scopes_poll_most(const struct helper *helper)
 {
 	size_t count = 0;
 	for (const struct scope *scope = helper->scopes; scope; scope = scope->next)
-		count += 3;
+		count += 4;
 	return count;
 }
 
@@ -270,9 +285,12 @@ size_t scopes_poll(const struct helper *helper, struct pollfd *fds, int *timeout
 	size_t count = 0;
 	int64_t now = now_us(), next = -1;
 	for (const struct scope *scope = helper->scopes; scope; scope = scope->next) {
-		int64_t due = scope_due(scope);
+		int64_t due = scope_due(scope), limits = limits_due(scope);
+		if (limits >= 0 && (due < 0 || limits < due))
+			due = limits;
 		if (due >= 0 && (next < 0 || due < next))
 			next = due;
+		fds[count++] = limits_poll(scope);
 		fds[count++] = (struct pollfd){.fd = scope->setup_fd, .events = POLLIN};
 		fds[count++] = (struct pollfd){.fd = scope->init_fd, .events = POLLIN};
 		fds[count++] = (struct pollfd){
@@ -320,8 +338,13 @@ static void setup_ended(struct helper *helper, struct scope *scope)
 	scope_adopt_init(scope);
 	if (!scope->init_pid)
 		scope_listen(helper, scope);
-	if (climbs_on(helper, scope) || scope->init_pid)
+	limits_check(helper, scope);
+	if (climbs_on(helper, scope))
 		return;
+	if (scope->init_pid) {
+		scope_hear_held(helper, scope);
+		return;
+	}
 	setup_fail(&error, ORCH_ESYS, 0, "setup",
 		   "the scope's set-up process ended without a result");
 	scope_fail(helper, scope, &error);
@@ -341,6 +364,7 @@ static void init_ended(struct helper *helper, struct scope *scope)
 	/* A host that asked kills behind its request: then that is in the socket by now. */
 	for (int i = 0; i < HEARINGS && scope->state == STANDING; i++)
 		host_hear(helper);
+	limits_check(helper, scope);
 	if (scope->state == SETTING_UP) {
 		setup_fail(&error, ORCH_ESYS, 0, "setup",
 			   "the scope's init ended before the scope stood");
@@ -356,6 +380,7 @@ static void init_ended(struct helper *helper, struct scope *scope)
 static void scope_step(struct helper *helper, struct scope *scope)
 {
 	struct setup_error error;
+	limits_check(helper, scope);
 	scope_listen(helper, scope);
 	if (reap_setup(scope))
 		setup_ended(helper, scope);

@@ -15,7 +15,7 @@
 
 #include <orch/error.h>
 
-#include "linux.h"
+#include "scope-limits.h"
 
 /*
  * Chains of fork and exit leave zombies faster than init can reap them, and without a limit they take every pid of the
@@ -103,23 +103,32 @@ static int enter_user_namespace(struct setup_error *error)
 }
 
 /* For uid 0 of the host the kernel does not look at it. */
-static int limit_processes(struct setup_error *error)
+static int lower_limit(int resource, rlim_t most, const char *what, struct setup_error *error)
 {
 	struct rlimit limit;
-	if (getrlimit(RLIMIT_NPROC, &limit) < 0)
-		return fail_namespace(error, errno, "rlimit", "reading RLIMIT_NPROC was");
-	if (limit.rlim_max > PLAIN_PROCESSES)
-		limit.rlim_max = PLAIN_PROCESSES;
+	if (getrlimit(resource, &limit) < 0)
+		return fail_namespace(error, errno, "rlimit", what);
+	if (limit.rlim_max > most)
+		limit.rlim_max = most;
 	if (limit.rlim_cur > limit.rlim_max)
 		limit.rlim_cur = limit.rlim_max;
-	if (setrlimit(RLIMIT_NPROC, &limit) < 0)
-		return fail_namespace(error, errno, "rlimit", "limiting the processes was");
-	return 0;
+	return setrlimit(resource, &limit) < 0 ? fail_namespace(error, errno, "rlimit", what) : 0;
+}
+
+static int limit_user(const struct setup_request *request, struct setup_error *error)
+{
+	/* Init is one of them. */
+	rlim_t processes = request->processes ? (rlim_t)request->processes + 1 : PLAIN_PROCESSES;
+	if (lower_limit(RLIMIT_NPROC, processes, "limiting the processes was", error) < 0)
+		return -1;
+	return request->data_bytes ? lower_limit(RLIMIT_DATA, request->data_bytes, "limiting the memory was", error)
+				   : 0;
 }
 
 /* Returns in PID 1 only, like confine_enter(). */
-static int enter_plain(int control_fd, struct setup_error *error)
+static int enter_plain(const struct setup_request *request, struct setup_error *error)
 {
+	int control_fd = request->control_fd;
 	bool mapped = geteuid() != 0;
 	if (mapped && enter_user_namespace(error) < 0)
 		return -1;
@@ -153,7 +162,7 @@ static int enter_plain(int control_fd, struct setup_error *error)
 			   "user.max_user_namespaces of the scope could not be set to 0");
 		return -1;
 	}
-	return mapped ? limit_processes(error) : 0;
+	return mapped ? limit_user(request, error) : 0;
 }
 
 /* No namespace: a process of the host's, like its programs. */
@@ -186,6 +195,8 @@ static _Noreturn void set_up(const struct setup_request *request)
 
 	page = request->page;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (limits_join(request->join_fd, &error) < 0)
+		report_and_exit(request->control_fd, &error);
 	if (request->open_files.rlim_max)
 		setrlimit(RLIMIT_NOFILE, &request->open_files);
 	if (request->rung < ORCH_RUNG_PIDNS)
@@ -194,7 +205,7 @@ static _Noreturn void set_up(const struct setup_request *request)
 	/* A helper that hides itself from its load would leave this process no right to its own uid_map. */
 	prctl(PR_SET_DUMPABLE, 1);
 	if (request->spec_fd < 0) {
-		result = enter_plain(request->control_fd, &error);
+		result = enter_plain(request, &error);
 	} else {
 #ifdef ORCH_HAVE_CONFINE
 		confine = confine_load(request->spec_fd, &error);

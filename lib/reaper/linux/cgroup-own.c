@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/xattr.h>
+#include <unistd.h>
 
 #include "cgroup-own.h"
 
@@ -22,18 +24,37 @@ static void unescape(char *text)
 	*to = '\0';
 }
 
-/* Mount point and root of the cgroup2 file system: /sys/fs/cgroup, or .../unified on a hybrid host.
- */
-static bool find_mount(char *mount_point, char *root, size_t size)
+bool cgroup_has_word(const char *text, const char *word)
+{
+	size_t length = strlen(word);
+	while (*text) {
+		size_t part = strcspn(text, ", \n");
+		if (part == length && memcmp(text, word, length) == 0)
+			return true;
+		text += part + (text[part] != '\0');
+	}
+	return false;
+}
+
+/* Is it the line of mountinfo of the cgroup2 file system (NULL), or of that v1 controller's hierarchy? */
+static bool is_mount_of(const char *line, const char *controller)
+{
+	const char *type = strstr(line, " - ");
+	if (!type || !controller)
+		return type && strncmp(type, " - cgroup2 ", 11) == 0;
+	return strncmp(type, " - cgroup ", 10) == 0 && cgroup_has_word(strrchr(type, ' ') + 1, controller);
+}
+
+/* Mount point and root of the hierarchy: /sys/fs/cgroup, or .../unified, .../memory on a hybrid host. */
+static bool find_mount(const char *controller, char *mount_point, char *root, size_t size)
 {
 	FILE *mounts = fopen("/proc/self/mountinfo", "re");
 	char *line = NULL;
 	size_t capacity = 0;
 	bool found = false;
 	while (mounts && !found && getline(&line, &capacity, mounts) > 0) {
-		char *type = strstr(line, " - ");
 		char *fields[5], *save = NULL;
-		if (!type || strncmp(type, " - cgroup2 ", 11) != 0)
+		if (!is_mount_of(line, controller))
 			continue;
 		int count = 0;
 		for (char *field = strtok_r(line, " ", &save); field && count < 5;
@@ -51,8 +72,8 @@ static bool find_mount(char *mount_point, char *root, size_t size)
 	return found;
 }
 
-/* The own path in the unified hierarchy: the line "0::/path" of /proc/self/cgroup. */
-static bool find_own(char *path, size_t size)
+/* The own path in the hierarchy: the line "0::/path" of /proc/self/cgroup, or "NUMBER:CONTROLLERS:/path". */
+static bool find_own(const char *controller, char *path, size_t size)
 {
 	FILE *groups = fopen("/proc/self/cgroup", "re");
 	char *line = NULL;
@@ -60,16 +81,53 @@ static bool find_own(char *path, size_t size)
 	bool found = false;
 	while (groups && !found && getline(&line, &capacity, groups) > 0) {
 		line[strcspn(line, "\n")] = '\0';
-		if (strncmp(line, "0::/", 4) == 0 && strlen(line + 3) < size &&
-		    !strstr(line, "/..")) {
-			strcpy(path, line + 3);
-			found = true;
-		}
+		char *names = strchr(line, ':'), *own = names ? strchr(names + 1, ':') : NULL;
+		if (!own || own[1] != '/' || strlen(own + 1) >= size || strstr(own, "/.."))
+			continue;
+		*own++ = '\0';
+		if (controller ? !cgroup_has_word(names + 1, controller) : strcmp(line, "0:") != 0)
+			continue;
+		strcpy(path, own);
+		found = true;
 	}
 	free(line);
 	if (groups)
 		fclose(groups);
 	return found;
+}
+
+/* The own cgroup as a folder, and what of it is the mount point's. False with the reason. */
+static bool find_folder(const char *controller, char *path, size_t path_size, size_t *ret_mount, char *reason,
+			size_t reason_size)
+{
+	char mount_point[512], root[512], own[512];
+	if (!find_mount(controller, mount_point, root, sizeof(root))) {
+		if (controller)
+			snprintf(reason, reason_size, "no cgroup v1 %s hierarchy is mounted", controller);
+		else
+			snprintf(reason, reason_size,
+				 "no cgroup v2 file system is mounted: mount one (mount -t cgroup2 none "
+				 "/sys/fs/cgroup)");
+		return false;
+	}
+	if (!find_own(controller, own, sizeof(own))) {
+		snprintf(reason, reason_size, "this process has no visible cgroup %s (see /proc/self/cgroup)",
+			 controller ? controller : "v2");
+		return false;
+	}
+	size_t skip = strcmp(root, "/") == 0 ? 0 : strlen(root);
+	if (skip && (strncmp(own, root, skip) != 0 || (own[skip] && own[skip] != '/'))) {
+		snprintf(reason, reason_size, "the own cgroup %.80s is outside of what is mounted on %.80s", own,
+			 mount_point);
+		return false;
+	}
+	const char *rest = strcmp(own + skip, "/") == 0 ? "" : own + skip;
+	int length = snprintf(path, path_size, "%s%s", mount_point, rest);
+	*ret_mount = strlen(mount_point);
+	if (length > 0 && (size_t)length < path_size)
+		return true;
+	snprintf(reason, reason_size, "the path of the own cgroup is too long");
+	return false;
 }
 
 bool cgroup_is_leaf_name(const char *name)
@@ -82,28 +140,28 @@ bool cgroup_is_leaf_name(const char *name)
 	return true;
 }
 
-bool cgroup_own(char *path, size_t size, char *reason, size_t reason_size)
+/*
+ * Only a cgroup without processes of its own can give controllers to its children. A host that was handed a whole
+ * subtree sits in a leaf of it, and the scopes' leaves are made beside it. Who marks it: systemd (Delegate=yes), or
+ * whoever delegates by hand.
+ */
+static bool is_delegated(const char *path)
 {
-	char mount_point[512], root[512], own[512];
-	if (!find_mount(mount_point, root, sizeof(root))) {
-		snprintf(reason, reason_size,
-			 "no cgroup v2 file system is mounted: mount one (mount -t cgroup2 none "
-			 "/sys/fs/cgroup)");
+	char value[2];
+	return (getxattr(path, "user.delegate", value, sizeof(value)) == 1 && value[0] == '1') ||
+	       (getxattr(path, "trusted.delegate", value, sizeof(value)) == 1 && value[0] == '1');
+}
+
+bool cgroup_base(const char *controller, char *path, size_t size, char *reason, size_t reason_size)
+{
+	size_t mount_length;
+	if (!find_folder(controller, path, size, &mount_length, reason, reason_size))
 		return false;
-	}
-	if (!find_own(own, sizeof(own))) {
-		snprintf(reason, reason_size, "this process has no visible cgroup v2 (see /proc/self/cgroup)");
-		return false;
-	}
-	size_t skip = strcmp(root, "/") == 0 ? 0 : strlen(root);
-	if (skip && (strncmp(own, root, skip) != 0 || (own[skip] && own[skip] != '/'))) {
-		snprintf(reason, reason_size, "the own cgroup %.80s is outside of what is mounted on %.80s", own,
-			 mount_point);
-		return false;
-	}
-	const char *rest = strcmp(own + skip, "/") == 0 ? "" : own + skip;
-	if ((size_t)snprintf(path, size, "%s%s", mount_point, rest) < size)
+	char *last = strrchr(path, '/');
+	if (controller || !last || (size_t)(last - path) < mount_length)
 		return true;
-	snprintf(reason, reason_size, "the path of the own cgroup is too long");
-	return false;
+	*last = '\0';
+	if (!is_delegated(path) || access(path, W_OK) < 0)
+		*last = '/';
+	return true;
 }

@@ -68,7 +68,7 @@ void place_of_leaves(char *path, size_t size, uint64_t *ret_inode)
 	char reason[256];
 	*ret_inode = 0;
 	*path = '\0';
-	if (cgroup_own(path, size, reason, sizeof(reason)))
+	if (cgroup_base(NULL, path, size, reason, sizeof(reason)))
 		*ret_inode = inode_of(path);
 	if (!*ret_inode)
 		*path = '\0';

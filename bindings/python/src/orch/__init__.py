@@ -14,8 +14,9 @@ Times are in ms where the name says so, sizes in MiB or bytes, money in milliont
 from . import _table
 from ._completion import Completion, Stream
 from ._enums import (Access, ActionState, Api, Begin, Channel, Credential, Decision, ExecutorKind, JobEnd, JobEvent,
-                     LogLevel, Net, Operation, Outcome, Overlay, PermitState, Policy, Probe, ProcEvent, Protect,
-                     RecordType, Recover, Role, Root, Rung, RunState, StreamEnd, StreamKind, TimerState, Verdict)
+                     Limit, LimitState, LogLevel, Net, Operation, Outcome, Overlay, PermitState, Policy, Probe,
+                     ProcEvent, Protect, Reason, RecordType, Recover, Role, Root, RunState, Rung, StreamEnd,
+                     StreamKind, TimerState, Verdict)
 from ._errors import (Canceled, ClosedError, Code, Deadlock, Error, Forked, Locked, NeedsHuman, TimedOut, Unenforceable)
 from ._handle import Handle
 from ._library import VERSION as __version__
@@ -42,14 +43,14 @@ from .timer import NextTimer, Timer, TimerWatch
 __all__ = [
     "Access", "Action", "ActionState", "Api", "BROKER_PORT", "Begin", "Begun", "Broker", "Canceled", "Channel",
     "ClosedError", "Code", "Completion", "Context", "Credential", "Deadlock", "Death", "Decided", "Decision", "Error",
-    "Event", "Executor", "ExecutorKind", "Forked", "Handle", "HostWork", "Job", "JobEnd", "JobEvent", "JobLine", "JobResult",
-    "Journal", "LibraryError", "Locked", "LogLevel", "NeedsHuman", "Net", "NextTimer", "ONLY_NEW", "Operation",
-    "OperationEvent", "Outcome", "Overlay", "Permit", "PermitState", "Pipeline", "Policy", "Principal", "Probe",
-    "ProbeReply", "Proc", "ProcEvent", "ProgramStream", "Protect", "Pruned", "Record", "RecordType", "Recover", "Recovery",
-    "RecoveryRow", "ReportRow", "Restoration", "Revoked", "Role", "Root", "RunState", "Rung", "Sandbox",
-    "SandboxReport", "SandboxResult", "Scope", "Settlement", "Spent", "Stream", "StreamEnd", "StreamKind", "Survivor",
-    "TimedOut", "Timer", "TimerState", "TimerWatch", "Unenforceable", "Verdict", "Watch", "library_path", "recover_scopes",
-    "use_library", "version", "__version__",
+    "Event", "Executor", "ExecutorKind", "Forked", "Handle", "HostWork", "Job", "JobEnd", "JobEvent", "JobLine",
+    "JobResult", "Journal", "LibraryError", "Limit", "LimitState", "Locked", "LogLevel", "NeedsHuman", "Net",
+    "NextTimer", "ONLY_NEW", "Operation", "OperationEvent", "Outcome", "Overlay", "Permit", "PermitState", "Pipeline",
+    "Policy", "Principal", "Probe", "ProbeReply", "Proc", "ProcEvent", "ProgramStream", "Protect", "Pruned", "Reason",
+    "Record", "RecordType", "Recover", "Recovery", "RecoveryRow", "ReportRow", "Restoration", "Revoked", "Role",
+    "Root", "RunState", "Rung", "Sandbox", "SandboxReport", "SandboxResult", "Scope", "Settlement", "Spent", "Stream",
+    "StreamEnd", "StreamKind", "Survivor", "TimedOut", "Timer", "TimerState", "TimerWatch", "Unenforceable",
+    "Verdict", "Watch", "library_path", "recover_scopes", "use_library", "version", "__version__",
 ]
 
 #: The inner port of a Net.BROKER listener.

@@ -49,6 +49,35 @@ class Rung(Choice):
     CGROUP_PIDNS = c.ORCH_RUNG_CGROUP_PIDNS
 
 
+class Limit(enum.IntFlag):
+    """What of a scope is limited."""
+    MEMORY = c.ORCH_LIMIT_MEMORY
+    PROCESSES = c.ORCH_LIMIT_PROCESSES
+    CPU = c.ORCH_LIMIT_CPU
+    TIME = c.ORCH_LIMIT_TIME
+
+
+class LimitState(Choice):
+    """What was made of a limit. PARTIAL: it binds each process alone, or not everything is counted."""
+    UNASKED = c.ORCH_LIMIT_UNASKED
+    ENFORCED = c.ORCH_LIMIT_ENFORCED
+    PARTIAL = c.ORCH_LIMIT_PARTIAL
+    ABSENT = c.ORCH_LIMIT_ABSENT
+
+
+class Reason(Choice):
+    """Why a program ended. NONE: it has not. MEMORY, TIME: its scope's limit; STOPPED: its scope was being stopped;
+    SETUP: it could not be started; LOST: how it ended is not known."""
+    NONE = 0
+    EXITED = c.ORCH_REASON_EXITED
+    SIGNALED = c.ORCH_REASON_SIGNALED
+    MEMORY = c.ORCH_REASON_MEMORY
+    TIME = c.ORCH_REASON_TIME
+    STOPPED = c.ORCH_REASON_STOPPED
+    SETUP = c.ORCH_REASON_SETUP
+    LOST = c.ORCH_REASON_LOST
+
+
 class ProcEvent(Choice):
     """What happened to a program. Exactly one of FAILED and EXITED comes, after at most one STARTED."""
     STARTED = c.ORCH_PROC_STARTED

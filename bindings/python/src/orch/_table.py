@@ -142,10 +142,21 @@ ORCH_LIMIT_MEMORY = 1
 ORCH_LIMIT_PROCESSES = 2
 ORCH_LIMIT_CPU = 4
 ORCH_LIMIT_TIME = 8
+ORCH_LIMIT_UNASKED = 1
+ORCH_LIMIT_ENFORCED = 2
+ORCH_LIMIT_PARTIAL = 3
+ORCH_LIMIT_ABSENT = 4
 ORCH_PROC_STARTED = 1
 ORCH_PROC_FAILED = 2
 ORCH_PROC_EXITED = 3
 ORCH_PROC_LEADER = 1
+ORCH_REASON_EXITED = 1
+ORCH_REASON_SIGNALED = 2
+ORCH_REASON_MEMORY = 3
+ORCH_REASON_TIME = 4
+ORCH_REASON_STOPPED = 5
+ORCH_REASON_SETUP = 6
+ORCH_REASON_LOST = 7
 ORCH_DEATH_DEAD = 1
 ORCH_DEATH_DEAD_UNREAPED = 2
 ORCH_DEATH_SURVIVORS = 3
@@ -738,6 +749,7 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "orch_scope_init_pid": (c_int32, [c_void_p]),
     "orch_scope_pidns_inode": (c_uint64, [c_void_p]),
     "orch_scope_cgroup": (c_char_p, [c_void_p]),
+    "orch_scope_limit": (c_int32, [c_void_p, c_uint32, POINTER(c_uint32), POINTER(c_char_p)]),
     "orch_proc_opts_init": (None, [POINTER(orch_proc_opts), c_uint32]),
     "orch_scope_spawn": (c_int32, [c_void_p, POINTER(orch_proc_opts), POINTER(c_void_p), POINTER(c_void_p)]),
     "orch_proc_ref": (c_void_p, [c_void_p]),
@@ -745,6 +757,7 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "orch_proc_pid": (c_int32, [c_void_p]),
     "orch_proc_exit_code": (c_int32, [c_void_p]),
     "orch_proc_term_signal": (c_int32, [c_void_p]),
+    "orch_proc_reason": (c_uint32, [c_void_p]),
     "orch_proc_error": (c_void_p, [c_void_p]),
     "orch_proc_signal": (c_int32, [c_void_p, c_int32, POINTER(c_void_p)]),
     "orch_proc_wait": (c_int32, [c_void_p, c_int64, POINTER(c_int32), POINTER(c_void_p)]),
@@ -765,6 +778,7 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "orch_death_mechanism": (c_char_p, [c_void_p]),
     "orch_death_proof": (c_char_p, [c_void_p]),
     "orch_death_reason": (c_char_p, [c_void_p]),
+    "orch_death_limit": (c_uint32, [c_void_p]),
     "orch_death_scope": (c_char_p, [c_void_p]),
     "orch_death_pidns_inode": (c_uint64, [c_void_p]),
     "orch_death_alive_at_request": (c_uint32, [c_void_p]),

@@ -4,7 +4,7 @@ import ctypes
 from dataclasses import dataclass, field
 from typing import Optional, Tuple
 
-from ._enums import Verdict, choice
+from ._enums import Limit, Verdict, choice
 from ._native import checked, lib, text
 
 
@@ -32,6 +32,7 @@ class Death:
     verdict_name      the same in words
     mechanism, proof  how it was killed and how that was proved
     reason            cause of UNVERIFIABLE, or ""
+    limit             the limit that ended the scope: Limit.MEMORY, Limit.TIME, or Limit(0)
     scope             the scope's name
     pidns_inode       of its PID namespace
     alive_at_request  processes alive at the request; a lower bound where there is no cgroup
@@ -46,6 +47,7 @@ class Death:
     mechanism: str
     proof: str
     reason: str
+    limit: Limit
     scope: str
     pidns_inode: int
     alive_at_request: int
@@ -83,6 +85,7 @@ def read(pointer: int) -> Death:
         mechanism=text(lib.orch_death_mechanism(pointer)),
         proof=text(lib.orch_death_proof(pointer)),
         reason=text(lib.orch_death_reason(pointer)),
+        limit=Limit(lib.orch_death_limit(pointer)),
         scope=text(lib.orch_death_scope(pointer)),
         pidns_inode=lib.orch_death_pidns_inode(pointer),
         alive_at_request=lib.orch_death_alive_at_request(pointer),

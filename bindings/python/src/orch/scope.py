@@ -2,14 +2,14 @@
 """Scope: everything that one task started. Proc: a program in it."""
 import ctypes
 import weakref
-from typing import Any, Callable, Iterable, List, Mapping, Optional, Union
+from typing import Any, Callable, Iterable, List, Mapping, Optional, Tuple, Union
 
 from . import _callbacks, _handle, _table, death
 from ._completion import Completion, Source, Stream
-from ._enums import ProcEvent, Rung, choice
+from ._enums import Limit, LimitState, ProcEvent, Reason, Rung, choice
 from ._errors import Code, Error, error_of
-from ._native import (Path, Text, call, descriptor, encode, environment, lib, optional_path, options, plain, strings,
-                      text)
+from ._native import (Path, Text, call, checked, descriptor, encode, environment, lib, optional_path, options, plain,
+                      strings, text)
 from .context import Context
 from .death import Death
 from .stream import ProgramStream
@@ -52,6 +52,11 @@ class Proc(_handle.Handle):
     def term_signal(self) -> int:
         """The signal that ended it, or 0."""
         return int(lib.orch_proc_term_signal(self._pointer))
+
+    @property
+    def reason(self) -> Reason:
+        """Why it ended; NONE while it has not."""
+        return choice(Reason, lib.orch_proc_reason(self._pointer))
 
     @property
     def error(self) -> Optional[Error]:
@@ -170,6 +175,11 @@ class Scope(_handle.Handle):
     least_rung        what is asked of the host at least; by default Rung.PIDNS
     best_rung         no better one is tried; by default the best that there is
     setup_timeout_ms  by default 10000
+    time_limit_ms     of wall time from when it stands; then it is killed
+    memory_limit_bytes  of all its processes together, swap included; when the kernel kills for it, the scope ends
+    process_limit     processes and threads, zombies included
+    cpu_limit_percent  of one processor: 150 is one and a half
+    required_limits   those that have to be enforced, or nothing is started
 
     Error EHELPER: orch-reaper is missing, of another version, or did not start.
     """
@@ -177,9 +187,14 @@ class Scope(_handle.Handle):
     _noun = "scope"
 
     def __init__(self, context: Context, *, label: Optional[Text] = None, least_rung: Optional[Rung] = None,
-                 setup_timeout_ms: Optional[int] = None, best_rung: Optional[Rung] = None) -> None:
+                 setup_timeout_ms: Optional[int] = None, best_rung: Optional[Rung] = None,
+                 time_limit_ms: Optional[int] = None, memory_limit_bytes: Optional[int] = None,
+                 process_limit: Optional[int] = None, cpu_limit_percent: Optional[int] = None,
+                 required_limits: Optional[Limit] = None) -> None:
         opts = options(_table.orch_scope_opts, label=encode(label), least_rung=least_rung,
-                       setup_timeout_ms=setup_timeout_ms, best_rung=best_rung)
+                       setup_timeout_ms=setup_timeout_ms, best_rung=best_rung, time_limit_ms=time_limit_ms,
+                       memory_limit_bytes=memory_limit_bytes, process_limit=process_limit,
+                       cpu_limit_percent=cpu_limit_percent, required_limits=required_limits)
         super().__init__(self._make("orch_scope_new", context._pointer, ctypes.byref(opts)), context)
 
     # --- start -----------------------------------------------------------------------------------------------------
@@ -282,6 +297,14 @@ class Scope(_handle.Handle):
     def cgroup(self) -> str:
         """Absolute path of its cgroup v2 leaf, or "" on the PIDNS rung."""
         return text(lib.orch_scope_cgroup(self._pointer))
+
+    def limit(self, limit: Limit) -> Tuple[LimitState, str]:
+        """What was made of it, and the mechanism in words, or the cause of its absence. Error ESTATE: it does not stand
+        yet."""
+        state, mechanism = ctypes.c_uint32(), ctypes.c_char_p()
+        checked(lib.orch_scope_limit(self._pointer, int(limit), ctypes.byref(state), ctypes.byref(mechanism)),
+                "Scope.limit()")
+        return choice(LimitState, state.value), text(mechanism.value)
 
     def _describe(self) -> str:
         return f" {self.name}"

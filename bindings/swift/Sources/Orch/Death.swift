@@ -32,6 +32,8 @@ public struct Death: Sendable, CustomStringConvertible {
     public let proof: String
     /// Cause of ``Verdict/unverifiable``, or "".
     public let reason: String
+    /// The limit that ended the scope: ``ScopeLimit/memory``, ``ScopeLimit/time``, or none.
+    public let limit: ScopeLimit
     public let scope: String
     public let pidnsInode: UInt64
     /// Processes alive at the request, the scope's init not counted. A lower bound without a cgroup.
@@ -55,6 +57,7 @@ public struct Death: Sendable, CustomStringConvertible {
         mechanism = string(orch_death_mechanism(death))
         proof = string(orch_death_proof(death))
         reason = string(orch_death_reason(death))
+        limit = ScopeLimit(rawValue: orch_death_limit(death))
         scope = string(orch_death_scope(death))
         pidnsInode = orch_death_pidns_inode(death)
         aliveAtRequest = orch_death_alive_at_request(death)

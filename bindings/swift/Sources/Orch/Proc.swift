@@ -11,6 +11,25 @@ public enum ExitStatus: Hashable, Sendable {
     public var isSuccess: Bool { self == .exited(0) }
 }
 
+/// Why a program ended; how is its ``ExitStatus``.
+public struct EndReason: OrchConstant {
+    public let rawValue: UInt32
+    public init(rawValue: UInt32) { self.rawValue = rawValue }
+
+    public static let exited = Self(ORCH_REASON_EXITED)
+    public static let signaled = Self(ORCH_REASON_SIGNALED)
+    /// After its scope's memory limit had struck.
+    public static let memory = Self(ORCH_REASON_MEMORY)
+    /// Its scope's time limit was over.
+    public static let time = Self(ORCH_REASON_TIME)
+    /// Its scope was being stopped.
+    public static let stopped = Self(ORCH_REASON_STOPPED)
+    /// It could not be started.
+    public static let setup = Self(ORCH_REASON_SETUP)
+    /// How it ended is not known.
+    public static let lost = Self(ORCH_REASON_LOST)
+}
+
 /// A program in a ``Scope`` or ``Sandbox``. Dropping the last reference does not end it.
 public actor Proc {
     public struct Options: Sendable {
@@ -92,6 +111,12 @@ public actor Proc {
     public var pid: Int32? {
         let pid = orch_proc_pid(handle.pointer)
         return pid > 0 ? pid : nil
+    }
+
+    /// nil while it has not ended.
+    public var reason: EndReason? {
+        let reason = orch_proc_reason(handle.pointer)
+        return reason == 0 ? nil : EndReason(reason)
     }
 
     /// nil while it runs, or when it could not be started.

@@ -16,6 +16,30 @@ public struct Rung: OrchConstant {
     public static let cgroupPidns = Self(ORCH_RUNG_CGROUP_PIDNS)
 }
 
+/// What of a scope is limited.
+public struct ScopeLimit: OptionSet, Hashable, Sendable {
+    public let rawValue: UInt32
+    public init(rawValue: UInt32) { self.rawValue = rawValue }
+
+    /// When it is exceeded and the kernel kills for it, the whole scope ends.
+    public static let memory = Self(rawValue: ORCH_LIMIT_MEMORY)
+    public static let processes = Self(rawValue: ORCH_LIMIT_PROCESSES)
+    public static let cpu = Self(rawValue: ORCH_LIMIT_CPU)
+    public static let time = Self(rawValue: ORCH_LIMIT_TIME)
+}
+
+/// What was made of a limit.
+public struct LimitState: OrchConstant {
+    public let rawValue: UInt32
+    public init(rawValue: UInt32) { self.rawValue = rawValue }
+
+    public static let unasked = Self(ORCH_LIMIT_UNASKED)
+    public static let enforced = Self(ORCH_LIMIT_ENFORCED)
+    /// It binds each process alone, or not everything is counted.
+    public static let partial = Self(ORCH_LIMIT_PARTIAL)
+    public static let absent = Self(ORCH_LIMIT_ABSENT)
+}
+
 /// Everything that one task started, as a closed set of processes.
 ///
 /// A scope made here is for **unsandboxed** programs; a ``Sandbox`` makes its own. When the last reference is
@@ -30,6 +54,16 @@ public actor Scope {
         public var setupTimeoutMs: UInt32
         /// No better one is tried; nil: the best that there is.
         public var bestRung: Rung?
+        /// Of wall time from when the scope stands; then it is killed. 0: none.
+        public var timeLimitMs: UInt32 = 0
+        /// Of all its processes together, swap included. 0: none.
+        public var memoryLimitBytes: UInt64 = 0
+        /// Processes and threads, zombies included. 0: the usual number.
+        public var processLimit: UInt32 = 0
+        /// Of one processor: 150 is one and a half. 0: none.
+        public var cpuLimitPercent: UInt32 = 0
+        /// Those that have to be enforced, or nothing is started.
+        public var requiredLimits: ScopeLimit = []
 
         public init(label: String? = nil, leastRung: Rung? = nil, setupTimeoutMs: UInt32 = 0,
                     bestRung: Rung? = nil) {
@@ -61,6 +95,11 @@ public actor Scope {
                 opts.least_rung = options.leastRung?.rawValue ?? 0
                 opts.setup_timeout_ms = options.setupTimeoutMs
                 opts.best_rung = options.bestRung?.rawValue ?? 0
+                opts.time_limit_ms = options.timeLimitMs
+                opts.memory_limit_bytes = options.memoryLimitBytes
+                opts.process_limit = options.processLimit
+                opts.cpu_limit_percent = options.cpuLimitPercent
+                opts.required_limits = options.requiredLimits.rawValue
                 try check { orch_scope_new(ctx, &opts, &made, $0) }
             }
             try listen(made, ending)
@@ -113,6 +152,15 @@ public actor Scope {
     public var cgroup: String? {
         let path = string(orch_scope_cgroup(handle.pointer))
         return path.isEmpty ? nil : path
+    }
+
+    /// What was made of one limit, and the mechanism in words, or the cause of its absence. nil while the scope does
+    /// not stand.
+    public func limit(_ limit: ScopeLimit) -> (state: LimitState, mechanism: String)? {
+        var state: UInt32 = 0
+        var mechanism: UnsafePointer<CChar>?
+        guard orch_scope_limit(handle.pointer, limit.rawValue, &state, &mechanism) == 0 else { return nil }
+        return (LimitState(state), string(mechanism))
     }
 
     /// Starts a program; returns at once. A later failure is what ``Proc/exit`` throws.

@@ -38,6 +38,23 @@ import Testing
         try await scope.stop()
     }
 
+    @Test func aTimeLimitEndsTheScope() async throws {
+        let context = try Context()
+        var options = Scope.Options()
+        options.timeLimitMs = 300
+        options.processLimit = 20
+        options.requiredLimits = [.time, .processes]
+        let scope = try await Scope(context, options)
+        #expect(await scope.limit(.time) == nil)
+        let proc = try await scope.spawn(["/bin/sleep", "1000"])
+        #expect(await proc.reason == nil)
+        #expect(try await scope.death.limit == .time)
+        #expect(try await proc.exit == .signaled(SIGKILL))
+        #expect(await proc.reason == .time)
+        #expect(await scope.limit(.processes)?.state == .enforced)
+        #expect(await scope.limit(.cpu)?.state == .unasked)
+    }
+
     @Test func aProgramThatIsNotThereIsAnError() async throws {
         let context = try Context()
         let scope = try await Scope(context)
