@@ -4,6 +4,8 @@
 #include "sandbox-private.h"
 
 #define MAX_MIB (UINT64_C(1) << 24) /* 16 TiB */
+/* As of a scope. */
+#define LEAST_MEMORY_MIB 4u
 
 /* --- life ----------------------------------------------------------------------------------- */
 
@@ -61,6 +63,10 @@ static int32_t read_opts(const struct orch_sandbox_opts *opts, struct orch_sandb
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
 				 "orch_sandbox_opts: a size exceeds %llu MiB",
 				 (unsigned long long)MAX_MIB);
+	if (known->max_memory_mib > 0 && known->max_memory_mib < LEAST_MEMORY_MIB)
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_sandbox_opts.max_memory_mib %llu is below %u: no scope stands in so little",
+				 (unsigned long long)known->max_memory_mib, LEAST_MEMORY_MIB);
 	return 0;
 }
 
@@ -222,6 +228,8 @@ static int32_t make_scope(orch_sandbox *sandbox, orch_error **reterr)
 	opts.label = sandbox->opts.label;
 	opts.least_rung = sandbox->opts.least_rung;
 	opts.setup_timeout_ms = sandbox->opts.setup_timeout_ms;
+	if (sandbox->memory != ORCH_PROTECT_OFF)
+		opts.memory_limit_bytes = sandbox->opts.max_memory_mib << 20;
 	const struct orch_confinement confinement = {
 		.spec_fd = spec,
 		.host_uid = sandbox->host_uid,
