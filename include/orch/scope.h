@@ -288,6 +288,21 @@ ORCH_API uint32_t orch_death_limit(const orch_death *death);
 ORCH_API const char *orch_death_scope(const orch_death *death);
 ORCH_API uint64_t orch_death_pidns_inode(const orch_death *death);
 /*
+ * The boot that all of it was in (/proc/sys/kernel/random/boot_id; macOS: kern.bootsessionuuid), or "" where the
+ * system does not say. Pids and start times mean something only together with it. Valid while the certificate
+ * lives. Since 0.1.
+ */
+ORCH_API const char *orch_death_boot_id(const orch_death *death);
+/*
+ * Which process was the scope's init: its pid as the host sees it, its start time in clock ticks since the boot
+ * (proc(5), field 22 of /proc/PID/stat; 0: /proc hides it), and the inode number of its pidfd on pidfs, which no
+ * other process of this boot ever has (0: kernel before 6.9). Outputs may be NULL.
+ *
+ * ORCH_EINVAL: `death` is NULL; ORCH_ESTATE: the scope ended before its init was known, or has none (macOS). Since 0.1.
+ */
+ORCH_API int32_t orch_death_init(const orch_death *death, int32_t *ret_pid, uint64_t *ret_start_time_ticks,
+				 uint64_t *ret_pidfs_inode);
+/*
  * Processes alive at the request, the init not counted. Without a cgroup the count ends after 50 ms, so that a fork
  * storm does not delay the kill: it is a lower bound then. Since 0.1.
  */

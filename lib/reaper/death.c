@@ -13,6 +13,9 @@ struct orch_death {
 	char *reason;
 	char *text;
 	uint64_t pidns_inode;
+	char boot_id[sizeof(((struct reaper *)0)->boot_id)];
+	int32_t init_pid; /* 0: none is known */
+	uint64_t init_start_time, init_pidfs_inode;
 	uint32_t rung;
 	bool by_lineage; /* no supervisor either: macOS */
 	uint32_t limit; /* ORCH_LIMIT_*: it ended the scope; 0: none */
@@ -113,6 +116,18 @@ static void add_time(struct orch_buf *buf, const char *what, int64_t us)
 				(long long)us % 1000);
 }
 
+static void add_identity(struct orch_buf *buf, const struct orch_death *death)
+{
+	if (!death->init_pid)
+		return;
+	orch_buf_printf(buf, "  init       pid %d", (int)death->init_pid);
+	if (death->init_start_time)
+		orch_buf_printf(buf, ", started at tick %llu", (unsigned long long)death->init_start_time);
+	if (death->init_pidfs_inode)
+		orch_buf_printf(buf, ", pidfs inode %llu", (unsigned long long)death->init_pidfs_inode);
+	orch_buf_printf(buf, ", boot %s\n", death->boot_id[0] ? death->boot_id : "not known");
+}
+
 static char *whole_text(const struct orch_death *death)
 {
 	struct orch_buf buf = {0};
@@ -134,6 +149,7 @@ static char *whole_text(const struct orch_death *death)
 		orch_buf_printf(&buf, ", PID namespace %llu\n", (unsigned long long)death->pidns_inode);
 		orch_buf_printf(&buf, "  requested  %s, %u alive besides init\n", when, death->alive);
 	}
+	add_identity(&buf, death);
 	orch_buf_printf(&buf, "  killed by  %s\n", death->mechanism);
 	if (death->proof[0])
 		orch_buf_printf(&buf, "  proof      %s\n", death->proof);
@@ -197,6 +213,10 @@ orch_death *death_new(struct orch_scope *scope, const struct death_facts *facts)
 	death->proof = proof_text(scope->rung, facts);
 	death->reason = strdup(facts->reason);
 	death->pidns_inode = scope->pidns_inode;
+	memcpy(death->boot_id, scope->reaper->boot_id, sizeof(death->boot_id));
+	death->init_pid = scope->init_pid;
+	death->init_start_time = scope->init_start_time;
+	death->init_pidfs_inode = scope->init_pidfs_inode;
 	death->rung = scope->rung;
 	death->by_lineage = scope->rung == ORCH_RUNG_SUBREAPER && !scope->init_pid;
 	if (facts->flags & WIRE_DEATH_MEMORY)
@@ -314,6 +334,27 @@ const char *orch_death_scope(const orch_death *death)
 uint64_t orch_death_pidns_inode(const orch_death *death)
 {
 	return death ? death->pidns_inode : 0;
+}
+
+const char *orch_death_boot_id(const orch_death *death)
+{
+	return death ? death->boot_id : "";
+}
+
+int32_t orch_death_init(const orch_death *death, int32_t *ret_pid, uint64_t *ret_start_time_ticks,
+			uint64_t *ret_pidfs_inode)
+{
+	if (!death)
+		return ORCH_EINVAL;
+	if (!death->init_pid)
+		return ORCH_ESTATE;
+	if (ret_pid)
+		*ret_pid = death->init_pid;
+	if (ret_start_time_ticks)
+		*ret_start_time_ticks = death->init_start_time;
+	if (ret_pidfs_inode)
+		*ret_pidfs_inode = death->init_pidfs_inode;
+	return 0;
 }
 
 uint32_t orch_death_alive_at_request(const orch_death *death)

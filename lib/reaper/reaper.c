@@ -3,6 +3,7 @@
 
 #include <orch/reaper.h>
 
+#include "../core/os.h"
 #include "scope-private.h"
 
 /* Messages per turn, so that a busy helper does not starve the host's other sources. */
@@ -177,6 +178,8 @@ static int32_t start(struct reaper *reaper, orch_error **reterr)
 	int32_t code = orch_reaper_find_helper(reaper->ctx, &reaper->helper_path, reterr);
 	if (code < 0)
 		return code;
+	if (!reaper->boot_id[0])
+		orch_boot_id(reaper->boot_id, sizeof(reaper->boot_id));
 	int error = wire_pair(pair);
 	if (error < 0)
 		return orch_fail(reterr, ORCH_ESYS, -error, "helper",

@@ -33,6 +33,7 @@ struct reaper {
 	pid_t dying_pid;
 	orch_source *dying_source;
 	char *helper_path;
+	char boot_id[64];
 	bool greeted;
 	orch_source *source;
 	struct wire_queue out;
@@ -113,6 +114,7 @@ struct orch_scope {
 	} limits[SCOPE_LIMITS];
 	int32_t init_pid;
 	int init_fd; /* a watch */
+	uint64_t init_start_time, init_pidfs_inode; /* 0: not known */
 	uint64_t pidns_inode;
 	char *cgroup;
 	int listener_fd;

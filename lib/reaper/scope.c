@@ -468,6 +468,8 @@ static void hear_up(struct orch_scope *scope, struct wire_packet *packet)
 	scope->rung = (uint32_t)packet->message.number[0];
 	scope->pidns_inode = packet->message.number[1];
 	scope->init_pid = packet->message.value;
+	scope->init_start_time = packet->message.number[WIRE_UP_START_TIME];
+	scope->init_pidfs_inode = packet->message.number[WIRE_UP_PIDFS_INODE];
 	scope->cgroup = strdup(packet->message.text);
 	if (!lineage) {
 		scope->init_fd = packet->fds[0];

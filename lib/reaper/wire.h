@@ -20,6 +20,9 @@
 #define WIRE_STEP_MAX 64
 #define WIRE_TEXT_MAX 1024
 #define WIRE_NUMBERS 8
+/* SCOPE_UP */
+#define WIRE_UP_START_TIME (WIRE_NUMBERS - 2)
+#define WIRE_UP_PIDFS_INODE (WIRE_NUMBERS - 1)
 #define WIRE_FRAME_SIZE (36u + 8u * WIRE_NUMBERS + WIRE_STEP_MAX + WIRE_TEXT_MAX)
 
 /* argv, envp and cwd together, with their terminating NULs. */
@@ -62,7 +65,8 @@ enum wire_type {
 	WIRE_CONNECTED, /* code 0: fd the socket; else code, os_errno, text */
 
 	/* Helper to host. */
-	/* value: host pid of init; number: rung, inode of the PID namespace; text: cgroup or "";
+	/* value: host pid of init; number: rung, inode of the PID namespace; the last two: init's start time in ticks,
+	 * its pidfd's inode on pidfs; text: cgroup or "";
 	 * fds: pidfd of init and, with WIRE_LISTENER, the listener. With WIRE_LINEAGE neither init nor fds. */
 	WIRE_SCOPE_UP,
 	WIRE_SCOPE_FAILED, /* code, os_errno, step, text */

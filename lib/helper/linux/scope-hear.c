@@ -37,6 +37,8 @@ static void scope_up(struct helper *helper, struct scope *scope, struct wire_pac
 	packet.message.value = scope->init_pid;
 	packet.message.number[0] = scope->rung;
 	packet.message.number[1] = scope->pidns_inode;
+	packet.message.number[WIRE_UP_START_TIME] = scope->init_start_time;
+	packet.message.number[WIRE_UP_PIDFS_INODE] = scope->init_pidfs_inode;
 	if (scope->has_cgroup)
 		snprintf(packet.message.text, WIRE_TEXT_MAX, "%s/%.30s", helper->ground->cgroups.path,
 			 scope->name);

@@ -2,8 +2,14 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 
+#include "../../reaper/linux/census.h"
 #include "scope.h"
+
+/* linux/magic.h, PID_FS_MAGIC; not in Debian 12's headers. */
+#define PIDFS_MAGIC 0x50494446
 
 struct scope *scope_find(const struct helper *helper, uint32_t id)
 {
@@ -26,6 +32,20 @@ bool scope_kill_init(const struct scope *scope)
 	return scope->init_pid && !scope->init_reaped && kill(scope->init_pid, SIGKILL) == 0;
 }
 
+/* A pid is given away again: with the start time, and where pidfds have inodes of their own by theirs, it is one
+ * process of this boot. Before Linux 6.9 all of them share one inode. */
+static void note_identity(struct scope *scope)
+{
+	struct census_entry entry;
+	struct statfs system;
+	struct stat status;
+	if (census_describe(scope->init_pid, &entry))
+		scope->init_start_time = entry.start_time;
+	if (scope->init_fd >= 0 && fstatfs(scope->init_fd, &system) == 0 && system.f_type == PIDFS_MAGIC &&
+	    fstat(scope->init_fd, &status) == 0 && status.st_ino > 1)
+		scope->init_pidfs_inode = status.st_ino;
+}
+
 /* Init is our child (CLONE_PARENT) and only we reap, so the pid can not be a stranger's. */
 void scope_adopt_init(struct scope *scope)
 {
@@ -33,6 +53,7 @@ void scope_adopt_init(struct scope *scope)
 		return;
 	scope->init_pid = scope->page->init_pid;
 	scope->init_fd = pidfd_open_(scope->init_pid);
+	note_identity(scope);
 	if (scope->state >= KILLING)
 		scope_kill_init(scope);
 }

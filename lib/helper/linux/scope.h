@@ -50,6 +50,7 @@ struct scope {
 	pid_t init_pid; /* 0: not known */
 	int init_fd;	/* pidfd; -1 also after it was reaped */
 	bool init_reaped;
+	uint64_t init_start_time, init_pidfs_inode; /* 0: not known */
 	int control_fd;
 	struct wire_queue to_init;
 	uint64_t pidns_inode;

@@ -25,7 +25,7 @@ from ._library import path as library_path
 from .action import Action, Begun, Decided
 from .broker import Broker, OperationEvent, Principal, Revoked, Spent
 from .context import Context
-from .death import Death, HostWork, Survivor
+from .death import Death, HostWork, InitProcess, Survivor
 from .executor import Executor, Job, JobLine, JobResult
 from .journal import ONLY_NEW, Journal, Pruned
 from .permit import Permit
@@ -43,8 +43,8 @@ from .timer import NextTimer, Timer, TimerWatch
 __all__ = [
     "Access", "Action", "ActionState", "Api", "BROKER_PORT", "Begin", "Begun", "Broker", "Canceled", "Channel",
     "ClosedError", "Code", "Completion", "Context", "Credential", "Deadlock", "Death", "Decided", "Decision", "Error",
-    "Event", "Executor", "ExecutorKind", "Forked", "Handle", "HostWork", "Job", "JobEnd", "JobEvent", "JobLine",
-    "JobResult", "Journal", "LibraryError", "Limit", "LimitState", "Locked", "LogLevel", "NeedsHuman", "Net",
+    "Event", "Executor", "ExecutorKind", "Forked", "Handle", "HostWork", "InitProcess", "Job", "JobEnd", "JobEvent",
+    "JobLine", "JobResult", "Journal", "LibraryError", "Limit", "LimitState", "Locked", "LogLevel", "NeedsHuman", "Net",
     "NextTimer", "ONLY_NEW", "Operation", "OperationEvent", "Outcome", "Overlay", "Permit", "PermitState", "Pipeline",
     "Policy", "Principal", "Probe", "ProbeReply", "Proc", "ProcEvent", "ProgramStream", "Protect", "Pruned", "Reason",
     "Record", "RecordType", "Recover", "Recovery", "RecoveryRow", "ReportRow", "Restoration", "Revoked", "Role",

@@ -781,6 +781,8 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "orch_death_limit": (c_uint32, [c_void_p]),
     "orch_death_scope": (c_char_p, [c_void_p]),
     "orch_death_pidns_inode": (c_uint64, [c_void_p]),
+    "orch_death_boot_id": (c_char_p, [c_void_p]),
+    "orch_death_init": (c_int32, [c_void_p, POINTER(c_int32), POINTER(c_uint64), POINTER(c_uint64)]),
     "orch_death_alive_at_request": (c_uint32, [c_void_p]),
     "orch_death_requested_at_ms": (c_int64, [c_void_p]),
     "orch_death_last_death_us": (c_int64, [c_void_p]),

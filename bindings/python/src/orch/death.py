@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Optional, Tuple
 
 from ._enums import Limit, Verdict, choice
+from ._errors import Code
 from ._native import checked, lib, text
 
 
@@ -25,6 +26,14 @@ class HostWork:
 
 
 @dataclass(frozen=True)
+class InitProcess:
+    """Identity of a scope's init: pid and start time, and its pidfd's inode (0: Linux before 6.9)."""
+    pid: int
+    start_time_ticks: int
+    pidfs_inode: int
+
+
+@dataclass(frozen=True)
 class Death:
     """The certificate of a scope's end: what died, how that was proved, how long it took. A plain value.
 
@@ -35,6 +44,8 @@ class Death:
     limit             the limit that ended the scope: Limit.MEMORY, Limit.TIME, or Limit(0)
     scope             the scope's name
     pidns_inode       of its PID namespace
+    boot_id           the boot that pids and start times are of
+    init              which process was the scope's init; None: it was never known, or there is none (macOS)
     alive_at_request  processes alive at the request; a lower bound where there is no cgroup
     requested_at_ms   real time of the request, ms since 1970
     last_death_us, confirmed_us   from the request to the last death, and to its confirmation
@@ -50,6 +61,8 @@ class Death:
     limit: Limit
     scope: str
     pidns_inode: int
+    boot_id: str
+    init: Optional[InitProcess]
     alive_at_request: int
     requested_at_ms: int
     last_death_us: int
@@ -77,6 +90,15 @@ def _work(pointer: int, index: int) -> HostWork:
     return HostWork(text(what.value), text(outcome.value) if settled.value else None)
 
 
+def _init(pointer: int) -> Optional[InitProcess]:
+    pid, start, inode = ctypes.c_int32(), ctypes.c_uint64(), ctypes.c_uint64()
+    code = lib.orch_death_init(pointer, ctypes.byref(pid), ctypes.byref(start), ctypes.byref(inode))
+    if code == Code.ESTATE:
+        return None
+    checked(code, "Death.init")
+    return InitProcess(pid.value, start.value, inode.value)
+
+
 def read(pointer: int) -> Death:
     """The values of an orch_death, which stays the owner's."""
     return Death(
@@ -88,6 +110,8 @@ def read(pointer: int) -> Death:
         limit=Limit(lib.orch_death_limit(pointer)),
         scope=text(lib.orch_death_scope(pointer)),
         pidns_inode=lib.orch_death_pidns_inode(pointer),
+        boot_id=text(lib.orch_death_boot_id(pointer)),
+        init=_init(pointer),
         alive_at_request=lib.orch_death_alive_at_request(pointer),
         requested_at_ms=lib.orch_death_requested_at_ms(pointer),
         last_death_us=lib.orch_death_last_death_us(pointer),

@@ -24,6 +24,14 @@ public struct Death: Sendable, CustomStringConvertible {
         public let wchan: String
     }
 
+    /// Identity of a scope's init, within ``Death/bootId``.
+    public struct Init: Hashable, Sendable {
+        public let pid: Int32
+        public let startTimeTicks: UInt64
+        /// Of its pidfd; 0: Linux before 6.9.
+        public let pidfsInode: UInt64
+    }
+
     public let verdict: Verdict
     /// "DEAD", "DEAD_UNREAPED", "SURVIVORS" or "UNVERIFIABLE".
     public let verdictName: String
@@ -36,6 +44,10 @@ public struct Death: Sendable, CustomStringConvertible {
     public let limit: ScopeLimit
     public let scope: String
     public let pidnsInode: UInt64
+    /// The boot that pids and start times are of.
+    public let bootId: String
+    /// `nil`: it was never known, or there is none (macOS).
+    public let initProcess: Init?
     /// Processes alive at the request, the scope's init not counted. A lower bound without a cgroup.
     public let aliveAtRequest: UInt32
     /// In ms since 1970.
@@ -60,6 +72,12 @@ public struct Death: Sendable, CustomStringConvertible {
         limit = ScopeLimit(rawValue: orch_death_limit(death))
         scope = string(orch_death_scope(death))
         pidnsInode = orch_death_pidns_inode(death)
+        bootId = string(orch_death_boot_id(death))
+        var initPid: Int32 = 0
+        var initStart: UInt64 = 0
+        var initInode: UInt64 = 0
+        let known = orch_death_init(death, &initPid, &initStart, &initInode) == 0
+        initProcess = known ? Init(pid: initPid, startTimeTicks: initStart, pidfsInode: initInode) : nil
         aliveAtRequest = orch_death_alive_at_request(death)
         requestedAtMs = orch_death_requested_at_ms(death)
         lastDeathUs = orch_death_last_death_us(death)

@@ -13,13 +13,16 @@ import Testing
             "/bin/sh", "-c", "setsid sleep 1000 & setsid sleep 1000 & exec sleep 1000",
         ])
         try await leader.started
-        #expect(await scope.initPid != nil)
+        let initPid = try #require(await scope.initPid)
         let inode = await scope.pidnsInode
         try await eventually("three sleeps") { programs(in: inode, named: "sleep").count == 3 }
         let sleeps = programs(in: inode, named: "sleep")
         let death = try await scope.stop()
         #expect(death.verdict == .dead, "\(death)")
         #expect(death.aliveAtRequest == 3)
+        #expect(death.initProcess?.pid == initPid)
+        #expect((death.initProcess?.startTimeTicks ?? 0) > 0)
+        #expect(death.bootId.count == 36)
         for pid in sleeps { #expect(kill(pid, 0) == -1 && errno == ESRCH) }
         #expect(try await leader.exit == .signaled(SIGKILL))
         #expect(try await scope.death.scope == scope.name)
