@@ -5,11 +5,10 @@
  */
 #include <arpa/inet.h>
 #include <pthread.h>
-#include <sched.h>
-#include <sys/mount.h>
 #include <sys/socket.h>
 
 #include "liveness-fixture.h"
+#include "hung-mount.h"
 #include "reaper/wire.h"
 
 /* --- the helper ------------------------------------------------------------------------ */
@@ -512,65 +511,26 @@ START_TEST(user_in_a_delegated_cgroup)
 }
 END_TEST
 
-/* A file system that answers INIT and nothing more: whoever looks something up in it sleeps
- * uninterruptibly. */
-static void *answer_init(void *argument)
-{
-	int fd = *(int *)argument;
-	struct fuse_request {
-		uint32_t length, opcode;
-		uint64_t unique, node;
-		uint32_t uid, gid, pid, padding;
-		uint32_t major, minor;
-		char rest[8192 + 4096];
-	} *request = malloc(sizeof(*request));
-	struct {
-		uint32_t length;
-		int32_t error;
-		uint64_t unique;
-		uint32_t major, minor, readahead, flags;
-		uint16_t background, threshold;
-		uint32_t max_write;
-		uint32_t more[10];
-	} answer = {.length = sizeof(answer), .major = 7, .minor = 31, .max_write = 4096};
-	while (read(fd, request, sizeof(*request)) > 0)
-		if (request->opcode == 26) { /* FUSE_INIT */
-			answer.unique = request->unique;
-			(void)!write(fd, &answer, sizeof(answer));
-		}
-	free(request);
-	return NULL;
-}
-
 START_TEST(hung_mount)
 {
-	char where[128], options[128];
+	struct hung_mount hole;
+	char below[160];
 	struct orch_proc_opts opts;
 	struct orch_stop_opts stop_opts;
 	orch_death *death = NULL;
-	pthread_t thread;
-	ck_assert_int_eq(unshare(CLONE_NEWNS), 0);
-	ck_assert_int_eq(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
-	int fuse = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-	if (fuse < 0) {
+	if (!hung_mount_make(&hole, folder)) {
 		printf("skipped: hung_mount: no /dev/fuse here\n");
 		return;
 	}
-	snprintf(where, sizeof(where), "%s/hung-%d", folder, (int)getpid());
-	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other",
-		 fuse);
-	ck_assert_int_eq(mkdir(where, 0755), 0);
-	ck_assert_int_eq(mount("hung", where, "fuse", 0, options), 0);
-	ck_assert_int_eq(pthread_create(&thread, NULL, answer_init, &fuse), 0);
 
 	orch_ctx *ctx = ctx_new();
 	orch_scope *hung = scope_new(ctx), *free_one = scope_new(ctx);
 	OK(orch_scope_start_wait(hung, 10000, e));
 	OK(orch_scope_start_wait(free_one, 10000, e));
 	struct watched watched = watch(hung);
-	snprintf(where + strlen(where), 16, "/below");
+	snprintf(below, sizeof(below), "%s/below", hole.where);
 	orch_proc_opts_init(&opts, sizeof(opts));
-	opts.cwd = where;
+	opts.cwd = below;
 	orch_proc *proc = spawn_opts(hung, &opts, ARGV("true"));
 	ck_assert_int_eq(orch_proc_wait(proc, 300, NULL, NULL), ORCH_ETIMEDOUT);
 	/* Nobody else waits for it: not another program of the scope, not another scope's end. */
@@ -594,16 +554,12 @@ START_TEST(hung_mount)
 	}
 	ck_assert_msg(sleeps, "%s", orch_death_text(death));
 	orch_death_unref(death);
-	*strrchr(where, '/') = '\0';
-	ck_assert_int_eq(umount2(where, MNT_FORCE), 0);
+	hung_mount_release(&hole);
 	for (int i = 0; i < 300 && (exists(watched.init_pid) || access(watched.cgroup, F_OK) == 0);
 	     i++)
 		pause_ms(10);
 	assert_nothing_left(&watched);
-	umount2(where, MNT_DETACH);
-	pthread_join(thread, NULL);
-	close(fuse);
-	rmdir(where);
+	hung_mount_end(&hole);
 	orch_proc_unref(proc);
 	orch_scope_unref(hung);
 	orch_scope_unref(free_one);

@@ -195,9 +195,42 @@ static inline int inner_pid(pid_t pid)
 	return inner;
 }
 
+static inline bool exists(pid_t pid)
+{
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+	return access(path, F_OK) == 0;
+}
+
+static inline pid_t parent_of(pid_t pid)
+{
+	char path[64], line[256];
+	int parent = 0;
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	FILE *file = fopen(path, "r");
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "PPid: %d", &parent) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return parent;
+}
+
+/* False only if all its ancestors are seen and `init` is none of them. */
+static inline bool may_descend(pid_t pid, pid_t init)
+{
+	while (pid > 1) {
+		pid = parent_of(pid);
+		if (pid == init || pid == 0)
+			return true;
+	}
+	return false;
+}
+
 /*
  * Members of the PID namespace `inode` whose init is, or was, `init`. The kernel gives the number
- * of a namespace that is gone to the next one at once: with another PID 1 it is a stranger's.
+ * of a namespace that is gone to the next one at once: with another PID 1 it is a stranger's. An ordinary user does not
+ * see PID 1, but whose descendants they are.
  */
 static inline unsigned in_pidns(uint64_t inode, pid_t init)
 {
@@ -210,7 +243,8 @@ static inline unsigned in_pidns(uint64_t inode, pid_t init)
 		struct stat status;
 		pid_t pid = atoi(entry->d_name);
 		snprintf(path, sizeof(path), "/proc/%s/ns/pid", entry->d_name);
-		if (pid <= 0 || stat(path, &status) < 0 || status.st_ino != inode)
+		if (pid <= 0 || stat(path, &status) < 0 || status.st_ino != inode ||
+		    (pid != init && !may_descend(pid, init)))
 			continue;
 		count++;
 		reused |= pid != init && inner_pid(pid) == 1;
@@ -273,27 +307,6 @@ static inline pid_t pid_with_word(const char *word)
 	pid_t one = 0;
 	find_word(word, &one);
 	return one;
-}
-
-static inline bool exists(pid_t pid)
-{
-	char path[64];
-	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
-	return access(path, F_OK) == 0;
-}
-
-static inline pid_t parent_of(pid_t pid)
-{
-	char path[64], line[256];
-	int parent = 0;
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	FILE *file = fopen(path, "r");
-	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "PPid: %d", &parent) == 1)
-			break;
-	if (file)
-		fclose(file);
-	return parent;
 }
 
 #endif
