@@ -280,7 +280,10 @@ ORCH_API const char *orch_death_verdict_name(const orch_death *death);
 /* How it was killed and how that was proved, in words. Valid while the certificate lives. Since 0.1. */
 ORCH_API const char *orch_death_mechanism(const orch_death *death);
 ORCH_API const char *orch_death_proof(const orch_death *death);
-/* Cause of UNVERIFIABLE, or "". Since 0.1. */
+/*
+ * Cause of UNVERIFIABLE; of SURVIVORS what holds them, where that is known: a tracer with its pid, a frozen cgroup
+ * (v1) with its path; else "". Since 0.1.
+ */
 ORCH_API const char *orch_death_reason(const orch_death *death);
 /* The limit that ended the scope: ORCH_LIMIT_MEMORY, ORCH_LIMIT_TIME, or 0. Since 0.1. */
 ORCH_API uint32_t orch_death_limit(const orch_death *death);

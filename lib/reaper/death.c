@@ -70,6 +70,7 @@ static char *mechanism_text(uint32_t rung, uint32_t flags)
 	add_part(&buf, flags & WIRE_DEATH_ADOPTED,
 		 "SIGKILL by orch-reaper, which became the parent of what the supervisor left");
 	add_part(&buf, flags & WIRE_DEATH_LEFT, "SIGKILL to descendants that had left the cgroup");
+	add_part(&buf, flags & WIRE_DEATH_THAWED, "THAWED to a freezer (cgroup v1) that held members");
 	add_part(&buf, flags & WIRE_DEATH_UID_KILLED, "SIGKILL to every process of the scope's own uid");
 	add_part(&buf, flags & WIRE_DEATH_LINEAGE_KILLED,
 		 "SIGKILL to every descendant that was found and to their process groups");

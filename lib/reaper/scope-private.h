@@ -159,8 +159,11 @@ void scope_abandon(struct orch_scope *scope);
 void scope_over(struct orch_scope *scope, orch_death *death);
 /* Starts or shortens the end. */
 void scope_begin_stop(struct orch_scope *scope, uint32_t grace_ms, uint32_t deadline_ms);
-/* From now on the certificate is due: notes the time of the request and wakes at the deadline. */
-void scope_expect_death(struct orch_scope *scope, uint32_t deadline_ms);
+/*
+ * From now on the certificate is due: notes the time of the request and wakes at the deadline. True: no later than it
+ * was due before.
+ */
+bool scope_expect_death(struct orch_scope *scope, uint32_t deadline_ms);
 /* Looks at the scope again then, if nothing came. */
 void scope_watch(struct orch_scope *scope, int64_t delay_ms);
 /* For what is known already: the callback comes in the next turn. */

@@ -5,7 +5,7 @@
 #include "stream-private.h"
 
 /* What the helper gets less than the host, so that its certificate is there at the deadline. */
-#define MARGIN_MS(deadline_ms) ((deadline_ms) / 5 < 100 ? (deadline_ms) / 5 : 100)
+#define MARGIN_MS(deadline_ms) ((deadline_ms) / 5 < 250 ? (deadline_ms) / 5 : 250)
 /* What the helper's own set-up deadline gets before the host doubts the helper. */
 #define SETUP_MARGIN_MS 2000
 /* Set-up process and init, with what the kernel keeps for them. */
@@ -402,7 +402,7 @@ void scope_watch(struct orch_scope *scope, int64_t delay_ms)
 		orch_source_timer(scope->ctx, delay_ms, on_watchdog, scope, &scope->watchdog, NULL);
 }
 
-void scope_expect_death(struct orch_scope *scope, uint32_t deadline_ms)
+bool scope_expect_death(struct orch_scope *scope, uint32_t deadline_ms)
 {
 	int64_t now = orch_monotonic_us();
 	int64_t deadline_us = now + (int64_t)deadline_ms * 1000;
@@ -411,10 +411,11 @@ void scope_expect_death(struct orch_scope *scope, uint32_t deadline_ms)
 		scope->requested_us = now;
 		scope->requested_ms = orch_realtime_ms();
 	}
-	if (first || deadline_us < scope->deadline_us) {
-		scope->deadline_us = deadline_us;
-		scope_watch(scope, deadline_ms);
-	}
+	if (!first && deadline_us >= scope->deadline_us)
+		return false;
+	scope->deadline_us = deadline_us;
+	scope_watch(scope, deadline_ms);
+	return true;
 }
 
 static void set_start_error(struct orch_scope *scope, const orch_error *error)
@@ -665,7 +666,9 @@ void scope_begin_stop(struct orch_scope *scope, uint32_t grace_ms, uint32_t dead
 	scope->stopping = true;
 	orch_close_fd(&scope->listener_fd);
 	wire_queue_clear(&scope->pending);
-	scope_expect_death(scope, deadline_ms);
+	/* A helper that has said nothing by then may have killed nobody: the judge does, and there is time to see it. */
+	if (scope_expect_death(scope, deadline_ms))
+		scope_watch(scope, grace_ms + (deadline_ms - grace_ms) / 2);
 	/* At once and not after the deaths: who has rights would use them meanwhile. But not in a setter. */
 	if (scope->works && !scope->works_asked)
 		scope_tell_later(scope, NULL);

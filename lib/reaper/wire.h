@@ -111,6 +111,7 @@ enum wire_type {
 #define WIRE_DEATH_TIME 0x10000u	/* its time limit was over */
 #define WIRE_DEATH_MEMORY 0x20000u	/* the kernel killed in it, and its own memory limit was reached */
 #define WIRE_DEATH_HOST_MEMORY 0x40000u /* the kernel killed in it for want of memory outside of it */
+#define WIRE_DEATH_THAWED 0x100000u    /* members were in a frozen cgroup (v1), which was thawed */
 #define WIRE_DEATH_UNUSED 2048u	       /* it stood, and no program was started */
 #define WIRE_DEATH_SWEPT 0x1000u       /* by descent: SIGKILL to the supervisor's children, SIGSTOP to theirs, until none was left */
 #define WIRE_DEATH_CHILDLESS 0x2000u   /* the supervisor had no child any more, dead or alive */

@@ -3,8 +3,8 @@
 #include <signal.h>
 #include <string.h>
 
-#include "../../reaper/linux/census.h"
 #include "../../reaper/linux/descent.h"
+#include "../../reaper/linux/holders.h"
 #include "scope.h"
 
 #define SURVIVORS_MAX 64
@@ -39,6 +39,17 @@ void scope_kill(struct scope *scope)
 	scope_strike(scope);
 	scope->state = KILLING;
 	scope->due_us = now_us() + (scope_has_to_sweep(scope) ? WAKE_US : LOOK_US);
+	scope->thaw_pause_us = THAW_LOOK_US;
+	scope->thaw_due_us = now_us() + THAW_LOOK_US;
+}
+
+void scope_look_for_frozen(struct scope *scope)
+{
+	if (scope_thaw(scope))
+		scope->proof |= WIRE_DEATH_THAWED;
+	if (scope->thaw_pause_us < THAW_PAUSE_US)
+		scope->thaw_pause_us *= 2;
+	scope->thaw_due_us = now_us() + scope->thaw_pause_us;
 }
 
 void scope_look_again(struct scope *scope, int64_t delay_us)
@@ -49,7 +60,7 @@ void scope_look_again(struct scope *scope, int64_t delay_us)
 	scope->due_us = now_us() + (sweeps && delay_us < WAKE_US ? WAKE_US : delay_us);
 }
 
-static void take_census(const struct scope *scope, struct census *census, pid_t but, uint32_t most)
+void scope_census(const struct scope *scope, struct census *census, pid_t but, uint32_t most)
 {
 	/* A namespace whose init was reaped is gone, and its number may be another's by now. */
 	if (scope->rung == ORCH_RUNG_SUBREAPER)
@@ -68,7 +79,7 @@ void scope_begin_end(struct scope *scope, int64_t grace_ms, int64_t deadline_us,
 		if (scope->state == SETTING_UP)
 			scope->proof |= WIRE_DEATH_NEVER_STOOD;
 		else if (!scope->counted) {
-			take_census(scope, &census, scope->init_pid, 0);
+			scope_census(scope, &census, scope->init_pid, 0);
 			scope->alive = census.count;
 			census_free(&census);
 		}
@@ -182,37 +193,24 @@ bool scope_is_dead(struct helper *helper, struct scope *scope)
 void scope_certify_alive(struct helper *helper, struct scope *scope)
 {
 	struct census census;
-	uint32_t living = 0;
-	take_census(scope, &census, 0, SURVIVORS_MAX);
+	scope_census(scope, &census, 0, SURVIVORS_MAX);
 	if (!census.count && scope->init_reaped && scope->rung < ORCH_RUNG_PIDNS) {
 		census_free(&census);
 		strays_census(helper, &census, SURVIVORS_MAX);
 	}
-	/* In set-up there is no namespace to look into: what is left is one of these two. */
-	struct census_entry own[2];
-	uint32_t own_count = 0;
-	if (scope->setup_fd >= 0 && census_describe(scope->setup_pid, &own[own_count]))
-		own_count++;
-	if (scope->init_fd >= 0 && census_describe(scope->init_pid, &own[own_count]))
-		own_count++;
-	struct census extra = {.entries = own, .count = own_count, .stored = own_count};
-	for (uint32_t i = 0; i < census.stored; i++) {
-		/* An init that waits in its exit for others runs no program any more. */
-		living +=
-		    census.entries[i].state[0] != 'Z' && census.entries[i].pid != scope->init_pid;
-		for (uint32_t j = 0; j < extra.stored; j++)
-			if (extra.entries[j].pid == census.entries[i].pid)
-				extra.entries[j--] = extra.entries[--extra.stored];
-	}
-	for (uint32_t i = 0; i < extra.stored; i++)
-		living += extra.entries[i].state[0] != 'Z';
-	bool zombies_only = census.stored && living == 0;
+	/* In set-up there is no namespace to look into, and an ordinary user does not see into init: what is left may be
+	 * one of these two. */
+	if (scope->setup_fd >= 0)
+		census_add(&census, scope->setup_pid, SURVIVORS_MAX);
+	if (scope->init_fd >= 0)
+		census_add(&census, scope->init_pid, SURVIVORS_MAX);
+	char holders[WIRE_TEXT_MAX] = "";
 	answer_survivors(helper, scope->id, &census);
-	answer_survivors(helper, scope->id, &extra);
-	if (zombies_only)
+	census_holders(&census, holders, sizeof(holders));
+	if (census_is_unreaped(&census, scope->init_fd >= 0 ? scope->init_pid : 0))
 		scope_send_death(helper, scope, ORCH_DEATH_DEAD_UNREAPED, "");
-	else if (census.count || extra.stored)
-		scope_send_death(helper, scope, ORCH_DEATH_SURVIVORS, "");
+	else if (census.count)
+		scope_send_death(helper, scope, ORCH_DEATH_SURVIVORS, holders);
 	else
 		scope_send_death(
 		    helper, scope, ORCH_DEATH_UNVERIFIABLE,

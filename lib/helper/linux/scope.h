@@ -22,6 +22,12 @@
 #define LINGER_LOOK_US 100000
 /* Between looks at a supervisor that ends its descendants: it may have been stopped by one of them. */
 #define WAKE_US 20000
+/*
+ * After the kill, when somebody still lives: the first look for frozen members, and the longest pause between two.
+ * Each is a walk of /proc, and a scope of some size dies in less than the first.
+ */
+#define THAW_LOOK_US 100000
+#define THAW_PAUSE_US 3200000
 
 enum scope_state {
 	SETTING_UP, /* the set-up process or init works; no program runs */
@@ -70,6 +76,8 @@ struct scope {
 	int64_t requested_us;  /* CLOCK_MONOTONIC */
 	int64_t requested_ms;  /* CLOCK_REALTIME */
 	int64_t last_death_us; /* CLOCK_MONOTONIC; 0: not yet */
+	int64_t thaw_due_us;   /* the next look for frozen members, and the pause after it */
+	int64_t thaw_pause_us;
 	uint32_t alive; /* at the request */
 	bool counted;	/* by the host */
 	uint32_t proof; /* WIRE_DEATH_* */
@@ -100,6 +108,10 @@ void scope_free(struct helper *helper, struct scope *scope);
 void scope_strike(struct scope *scope);
 /* The same, and from now on the proof is looked for. */
 void scope_kill(struct scope *scope);
+/* Who is in it, but `but`. */
+void scope_census(const struct scope *scope, struct census *census, pid_t but, uint32_t most);
+/* It was killed and lives: perhaps it is frozen. */
+void scope_look_for_frozen(struct scope *scope);
 /* Starts the end: requested by the host, or by what happened. Times: CLOCK_MONOTONIC us, CLOCK_REALTIME ms. */
 void scope_begin_end(struct scope *scope, int64_t grace_ms, int64_t deadline_us, int64_t requested_us,
 		     int64_t requested_ms);
@@ -124,6 +136,12 @@ void strays_expect(struct helper *helper);
 bool strays_hunt(struct helper *helper);
 /* Who they are. */
 void strays_census(struct helper *helper, struct census *census, uint32_t most);
+
+/* --- thaw.c --- */
+
+/* Thaws members in freezers of cgroup v1, as far as they are in reach. True: some were. */
+bool scope_thaw(const struct scope *scope);
+
 
 /* --- scope-hear.c --- */
 

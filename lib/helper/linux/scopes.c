@@ -268,14 +268,15 @@ static int64_t scope_due(const struct scope *scope)
 		return -1;
 	case SETTING_UP:
 	case TERMINATING:
-	case LINGERING:
 		return scope->due_us;
+	case LINGERING:
+		return scope->due_us < scope->thaw_due_us ? scope->due_us : scope->thaw_due_us;
 	case KILLING:
 		/* Until both are reaped their pidfds wake us; then the cgroup has to be looked at. */
 		if ((scope->init_fd < 0 ? scope->setup_fd < 0 : scope_has_to_sweep(scope)) &&
 		    scope->due_us < scope->deadline_us)
 			return scope->due_us;
-		return scope->deadline_us;
+		return scope->deadline_us < scope->thaw_due_us ? scope->deadline_us : scope->thaw_due_us;
 	}
 	return -1;
 }
@@ -410,6 +411,8 @@ static void scope_step(struct helper *helper, struct scope *scope)
 		scope_free(helper, scope);
 		return;
 	}
+	if (now >= scope->thaw_due_us)
+		scope_look_for_frozen(scope);
 	if (!certified && now >= scope->deadline_us)
 		scope_certify_alive(helper, scope);
 	else if (now >= scope->due_us)

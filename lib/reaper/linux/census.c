@@ -62,7 +62,7 @@ static bool known(const struct census *census, pid_t pid)
 	return false;
 }
 
-static void add(struct census *census, pid_t pid, uint32_t most)
+void census_add(struct census *census, pid_t pid, uint32_t most)
 {
 	if (census->stored >= most) {
 		census->count++;
@@ -98,7 +98,7 @@ static void take_pidns(struct census *census, uint64_t inode, pid_t but, uint32_
 		snprintf(path, sizeof(path), "%s/ns/pid", entry->d_name);
 		if (fstatat(dirfd(folder), path, &status, 0) == 0 && status.st_ino == inode &&
 		    atoi(entry->d_name) != but)
-			add(census, atoi(entry->d_name), most);
+			census_add(census, atoi(entry->d_name), most);
 	}
 	if (folder)
 		closedir(folder);
@@ -116,7 +116,7 @@ static void take_cgroup(struct census *census, int cgroup_fd, pid_t but, uint32_
 	int pid;
 	while (fscanf(members, "%d", &pid) == 1)
 		if (pid > 0 && pid != but)
-			add(census, pid, most);
+			census_add(census, pid, most);
 	fclose(members);
 }
 
@@ -135,6 +135,82 @@ void census_free(struct census *census)
 {
 	free(census->entries);
 	memset(census, 0, sizeof(*census));
+}
+
+#define PF_EXITING 0x4ul /* include/linux/sched.h; field 9 of /proc/PID/stat */
+
+/* It runs no program any more. */
+static bool is_exiting(pid_t pid)
+{
+	char path[64], text[1024];
+	unsigned long flags;
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	const char *rest = read_at(AT_FDCWD, path, text, sizeof(text)) > 0 ? strrchr(text, ')') : NULL;
+	return rest && sscanf(rest + 1, " %*c %*s %*s %*s %*s %*s %lu", &flags) == 1 && flags & PF_EXITING;
+}
+
+struct place {
+	char state;
+	uid_t uid;
+	int depth;     /* of PID namespaces below that of /proc */
+	int innermost; /* its number there */
+};
+
+static bool find_place(const char *pid, struct place *ret_place)
+{
+	char path[300], text[4096];
+	snprintf(path, sizeof(path), "/proc/%s/status", pid);
+	if (read_at(AT_FDCWD, path, text, sizeof(text)) <= 0)
+		return false;
+	const char *state = strstr(text, "\nState:"), *uid = strstr(text, "\nUid:");
+	const char *numbers = strstr(text, "\nNSpid:");
+	if (!state || !uid || !numbers || sscanf(state, " State: %c", &ret_place->state) != 1 ||
+	    sscanf(uid, " Uid: %u", &ret_place->uid) != 1)
+		return false;
+	ret_place->depth = -1;
+	for (const char *next = numbers + strlen("\nNSpid:"); *next == '\t'; next += strcspn(next, "\t\n")) {
+		ret_place->innermost = atoi(++next);
+		ret_place->depth++;
+	}
+	return true;
+}
+
+/* One that is not seen in its namespace may be a member and alive. */
+static bool is_blind(pid_t init)
+{
+	DIR *folder = opendir("/proc");
+	struct dirent *entry;
+	struct place own, place;
+	bool blind = !folder || !find_place("self", &own);
+	while (!blind && (entry = readdir(folder))) {
+		char path[300];
+		struct stat status;
+		if (!isdigit((unsigned char)entry->d_name[0]) || atoi(entry->d_name) == init)
+			continue;
+		snprintf(path, sizeof(path), "%s/ns/pid", entry->d_name);
+		if (fstatat(dirfd(folder), path, &status, 0) == 0 || errno == ENOENT ||
+		    !find_place(entry->d_name, &place))
+			continue;
+		/* The init of another scope is not a member of this one. */
+		bool is_init = place.depth == own.depth + 1 && place.innermost == 1;
+		blind = place.state != 'Z' && place.uid == own.uid && place.depth > own.depth && !is_init;
+	}
+	if (folder)
+		closedir(folder);
+	return blind;
+}
+
+bool census_is_unreaped(const struct census *census, pid_t init)
+{
+	uint32_t zombies = 0;
+	bool exiting = is_exiting(init);
+	for (uint32_t i = 0; i < census->stored; i++) {
+		bool zombie = census->entries[i].state[0] == 'Z';
+		if (!zombie && !(exiting && census->entries[i].pid == init))
+			return false;
+		zombies += zombie;
+	}
+	return zombies && census->count == census->stored && !is_blind(init);
 }
 
 int leaf_populated(int cgroup_fd)

@@ -21,6 +21,15 @@
 void census_take(struct census *census, uint64_t pidns_inode, int cgroup_fd, pid_t but,
 		 uint32_t most);
 
+/* One more member, if it lives and is not in it; as census_take(). */
+void census_add(struct census *census, pid_t pid, uint32_t most);
+/*
+ * Only zombies are left, and perhaps an init that waits in its exit for them. Never true when somebody may be missing
+ * in the census: it was cut short, or there are processes of this user of which /proc does not say where they are,
+ * because they are not dumpable.
+ */
+bool census_is_unreaped(const struct census *census, pid_t init);
+
 /* 1, 0, or a negative errno: "populated" of cgroup.events. -ENODEV: the leaf is gone. */
 int leaf_populated(int cgroup_fd);
 /* 0 or a negative errno. Kills what is in the leaf and below now: repeat until it is not populated.

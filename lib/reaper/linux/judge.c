@@ -4,12 +4,14 @@
 #include <signal.h>
 
 #include "../scope-private.h"
-#include "census.h"
 #include "descent.h"
+#include "holders.h"
 #include "pidfd.h"
 
 #define SURVIVORS_MAX 64
 #define LOOK_MS 2
+/* While the helper lives and its certificate is still to come. */
+#define SILENT_LOOK_MS 20
 /* A dead init that its new parent does not reap (a container whose PID 1 does not) is reported as
  * that. */
 #define REAPING_US 250000
@@ -77,21 +79,28 @@ static void certify_without_proof(struct orch_scope *scope, uint32_t flags)
 		census_take_descent(&census, scope->last_death_us ? 0 : scope->init_pid, NULL, 0, SURVIVORS_MAX);
 	else
 		census_take(&census, scope->last_death_us ? 0 : scope->pidns_inode, leaf, 0, SURVIVORS_MAX);
-	struct census_entry init;
-	if (!census.count && scope->init_fd >= 0 && !watch_has_ended(scope->init_fd) &&
-	    census_describe(scope->init_pid, &init) && (census.entries = malloc(sizeof(init)))) {
-		census.entries[0] = init;
-		census.stored = census.count = 1;
-	}
+	bool lives = scope->init_fd >= 0 && !watch_has_ended(scope->init_fd);
+	if (lives)
+		census_add(&census, scope->init_pid, SURVIVORS_MAX);
+	bool unreaped = census_is_unreaped(&census, lives ? scope->init_pid : 0);
+	char holders[WIRE_TEXT_MAX] = "";
+	census_holders(&census, holders, sizeof(holders));
 	free(scope->survivors);
 	scope->survivors = census.entries;
 	scope->survivor_count = census.stored;
-	if (scope->last_death_us && leaf_is_empty(scope, &flags))
+	if ((scope->last_death_us && leaf_is_empty(scope, &flags)) || unreaped)
 		certify(scope, ORCH_DEATH_DEAD_UNREAPED, flags, "");
 	else if (census.count)
-		certify(scope, ORCH_DEATH_SURVIVORS, flags, "");
+		certify(scope, ORCH_DEATH_SURVIVORS, flags, holders);
 	else
 		certify(scope, ORCH_DEATH_UNVERIFIABLE, flags, reason);
+}
+
+static int64_t next_look_ms(const struct orch_scope *scope, bool ended, int64_t now)
+{
+	int64_t left_ms = (scope->deadline_us - now) / 1000 + 1;
+	int64_t pause_ms = scope->connected ? SILENT_LOOK_MS : LOOK_MS;
+	return (ended || scope->connected) && pause_ms < left_ms ? pause_ms : left_ms;
 }
 
 static void end_init(const struct orch_scope *scope)
@@ -124,7 +133,7 @@ void judge_look(struct orch_scope *scope)
 	if (now >= scope->deadline_us)
 		certify_without_proof(scope, flags);
 	else
-		scope_watch(scope, ended ? LOOK_MS : (scope->deadline_us - now) / 1000 + 1);
+		scope_watch(scope, next_look_ms(scope, ended, now));
 }
 
 static void on_init(void *userdata, uint32_t events)

@@ -40,7 +40,7 @@ class Death:
     verdict           DEAD: every process is dead and reaped, proved; DEAD_UNREAPED; SURVIVORS; UNVERIFIABLE
     verdict_name      the same in words
     mechanism, proof  how it was killed and how that was proved
-    reason            cause of UNVERIFIABLE, or ""
+    reason            cause of UNVERIFIABLE; of SURVIVORS what holds them, where that is known; else ""
     limit             the limit that ended the scope: Limit.MEMORY, Limit.TIME, or Limit(0)
     scope             the scope's name
     pidns_inode       of its PID namespace

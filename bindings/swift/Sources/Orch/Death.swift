@@ -38,7 +38,7 @@ public struct Death: Sendable, CustomStringConvertible {
     /// How it was killed, and how that was proved, in words.
     public let mechanism: String
     public let proof: String
-    /// Cause of ``Verdict/unverifiable``, or "".
+    /// Cause of ``Verdict/unverifiable``; of ``Verdict/survivors`` what holds them, where that is known; else "".
     public let reason: String
     /// The limit that ended the scope: ``ScopeLimit/memory``, ``ScopeLimit/time``, or none.
     public let limit: ScopeLimit
