@@ -45,7 +45,7 @@ struct orch_stream_opts {
 	uint32_t rows;		      /* of a terminal, 65535 at most; 0: 24 */
 	uint32_t columns;	      /* 0: 80 */
 	uint64_t capture_first_bytes; /* so much of an output's beginning is kept, for orch_stream_captured() */
-	uint64_t capture_last_bytes;  /* and so much of its end; together 1 GiB at most */
+	uint64_t capture_last_bytes;  /* and so much of its end; together 4 GiB at most */
 	uint64_t queue_limit_bytes;   /* input, terminal: so much waits here at most; 0: 65536; 1 GiB at most */
 	orch_stream_data_fn data;     /* NULL: the output is read, counted and captured only */
 	orch_stream_end_fn end;	      /* may be NULL */

@@ -43,6 +43,9 @@ int32_t orch_scope_spawn_probe(orch_scope *scope, const char *probe,
 			       const struct orch_proc_opts *opts, orch_proc **ret_proc,
 			       orch_error **reterr);
 
+/* What orch_stream_captured() gives, for the caller to free; nothing is left there. */
+void orch_stream_take_captured(orch_stream *stream, struct orch_buf *ret_bytes);
+
 /* 0, or why the helper could not be found: used by doctor-like callers. Absolute path, caller
  * frees. */
 int32_t orch_reaper_find_helper(orch_ctx *ctx, char **ret_path, orch_error **reterr);

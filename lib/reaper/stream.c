@@ -8,7 +8,8 @@
 #define DEFAULT_ROWS 24
 #define DEFAULT_COLUMNS 80
 #define DEFAULT_QUEUE 65536
-#define MAX_BYTES (UINT64_C(1) << 30)
+#define MAX_CAPTURE (UINT64_C(1) << 32)
+#define MAX_QUEUE (UINT64_C(1) << 30)
 #define MAX_SIZE 65535u
 
 /* --- life ------------------------------------------------------------------------------ */
@@ -161,10 +162,11 @@ static int32_t check_opts(struct orch_stream_opts *opts, orch_error **reterr)
 	if (opts->rows > MAX_SIZE || opts->columns > MAX_SIZE)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
 				 "orch_stream_opts.rows %u or .columns %u exceeds 65535", opts->rows, opts->columns);
-	if (opts->capture_first_bytes > MAX_BYTES || opts->capture_last_bytes > MAX_BYTES - opts->capture_first_bytes)
+	if (opts->capture_first_bytes > MAX_CAPTURE ||
+	    opts->capture_last_bytes > MAX_CAPTURE - opts->capture_first_bytes)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
-				 "orch_stream_opts.capture_first_bytes and .capture_last_bytes exceed 1 GiB together");
-	if (opts->queue_limit_bytes > MAX_BYTES)
+				 "orch_stream_opts.capture_first_bytes and .capture_last_bytes exceed 4 GiB together");
+	if (opts->queue_limit_bytes > MAX_QUEUE)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "orch_stream_opts.queue_limit_bytes exceeds 1 GiB");
 	if (opts->kind == ORCH_STREAM_INPUT && (opts->data || opts->capture_first_bytes || opts->capture_last_bytes))
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
@@ -409,6 +411,13 @@ const void *orch_stream_captured(orch_stream *stream, size_t *ret_length)
 	if (ret_length)
 		*ret_length = stream ? stream->kept.length : 0;
 	return stream && stream->kept.data ? stream->kept.data : "";
+}
+
+void orch_stream_take_captured(orch_stream *stream, struct orch_buf *ret_bytes)
+{
+	stream_trim(stream);
+	*ret_bytes = stream->kept;
+	stream->kept = (struct orch_buf){0};
 }
 
 uint64_t orch_stream_dropped(const orch_stream *stream)

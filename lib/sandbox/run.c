@@ -10,22 +10,11 @@
 #define DEFAULT_TIMEOUT_MS 60000
 #define DEFAULT_OUTPUT (UINT64_C(1) << 20)
 #define MAX_OUTPUT (UINT64_C(1) << 32)
-/* After the last process is dead a pipe holds at most what its buffer does (1 MiB by default at
- * most). */
-#define DRAIN_BYTES (4u << 20)
-
-struct stream {
-	struct run *run;
-	int fd; /* our end */
-	orch_source *source;
-	struct orch_buf kept;
-	bool truncated;
-};
 
 struct run {
 	orch_sandbox *sandbox;
 	uint64_t output_limit;
-	struct stream streams[2];
+	orch_stream *streams[2];
 	orch_proc *proc;
 	orch_source *timer;
 	bool timed_out;
@@ -48,71 +37,18 @@ void orch_run_opts_init(struct orch_run_opts *opts, uint32_t size)
 	orch_opts_init(opts, size, &defaults, sizeof(defaults));
 }
 
-/* --- output --------------------------------------------------------------------------------- */
+/* --- in and out ------------------------------------------------------------------------------ */
 
-static void close_stream(struct stream *stream)
+/* Held: what descendants write until they are killed belongs to it. */
+static int32_t open_stream(struct run *run, orch_stream **ret_stream, orch_error **reterr)
 {
-	stream->source = orch_source_remove(stream->source);
-	orch_close_fd(&stream->fd);
-}
+	struct orch_stream_opts opts;
 
-/* false: nothing more comes, for now or for good. */
-static bool read_some(struct stream *stream, size_t *ret_length)
-{
-	char bytes[65536];
-	ssize_t n = read(stream->fd, bytes, sizeof(bytes));
-
-	if (n < 0 && errno == EINTR)
-		return true;
-	if (n < 0 && errno == EAGAIN)
-		return false;
-	if (n <= 0) {
-		close_stream(stream);
-		return false;
-	}
-	uint64_t room = stream->run->output_limit - stream->kept.length;
-	size_t keep = (uint64_t)n < room ? (size_t)n : (size_t)room;
-
-	orch_buf_add(&stream->kept, bytes, keep);
-	if (keep < (size_t)n)
-		stream->truncated = true;
-	*ret_length += (size_t)n;
-	return true;
-}
-
-/* One read a turn: a program that never stops writing must not hold the loop. */
-static void on_output(void *userdata, uint32_t events)
-{
-	size_t length = 0;
-
-	(void)events;
-	read_some(userdata, &length);
-}
-
-static void drain(struct stream *stream)
-{
-	size_t length = 0;
-
-	while (stream->fd >= 0 && length < DRAIN_BYTES && read_some(stream, &length))
-		continue;
-	close_stream(stream);
-}
-
-/* The program's end of the pipe is in *ret_fd. */
-static int32_t open_stream(struct run *run, struct stream *stream, int *ret_fd, orch_error **reterr)
-{
-	int ends[2];
-
-	if (orch_pipe(ends) < 0)
-		return orch_fail(reterr, ORCH_ESYS, errno, "output", "no pipe can be made");
-	stream->run = run;
-	stream->fd = ends[0];
-	*ret_fd = ends[1];
-	/* Only our end: the two are separate open file descriptions. */
-	if (fcntl(stream->fd, F_SETFL, O_NONBLOCK) < 0)
-		return orch_fail(reterr, ORCH_ESYS, errno, "output", "O_NONBLOCK");
-	return orch_source_io(run->sandbox->ctx, stream->fd, ORCH_IO_READ, on_output, stream,
-			      &stream->source, reterr);
+	orch_stream_opts_init(&opts, sizeof(opts));
+	opts.flags = ORCH_STREAM_HOLD;
+	opts.kind = ORCH_STREAM_OUTPUT;
+	opts.capture_first_bytes = run->output_limit;
+	return orch_stream_new(run->sandbox->ctx, &opts, ret_stream, reterr);
 }
 
 /* A sealed file, so that nobody here has to write while the program reads. */
@@ -146,15 +82,15 @@ static int32_t spawn(struct run *run, const char *const *argv, const struct orch
 		     orch_error **reterr)
 {
 	struct orch_proc_opts proc;
-	_cleanup_close_ int in = -1, out = -1, err = -1;
+	_cleanup_close_ int in = -1;
 	int32_t code = 0;
 
 	if (opts->input)
 		code = open_input(opts->input, opts->input_length, &in, reterr);
 	if (code == 0)
-		code = open_stream(run, &run->streams[0], &out, reterr);
+		code = open_stream(run, &run->streams[0], reterr);
 	if (code == 0)
-		code = open_stream(run, &run->streams[1], &err, reterr);
+		code = open_stream(run, &run->streams[1], reterr);
 	if (code == 0)
 		code = orch_source_timer(run->sandbox->ctx, opts->timeout_ms, on_timeout, run,
 					 &run->timer, reterr);
@@ -164,8 +100,8 @@ static int32_t spawn(struct run *run, const char *const *argv, const struct orch
 	proc.flags = ORCH_PROC_LEADER;
 	proc.argv = argv;
 	proc.stdin_fd = in;
-	proc.stdout_fd = out;
-	proc.stderr_fd = err;
+	proc.stdout_stream = run->streams[0];
+	proc.stderr_stream = run->streams[1];
 	return orch_sandbox_spawn(run->sandbox, &proc, &run->proc, reterr);
 }
 
@@ -195,15 +131,16 @@ static int32_t make_result(struct run *run, orch_sandbox_result **ret_result, or
 {
 	orch_sandbox_result *result = calloc(1, sizeof(*result));
 
-	if (!result || run->streams[0].kept.failed || run->streams[1].kept.failed) {
-		free(result);
+	if (!result)
 		return orch_fail_memory(reterr);
-	}
 	result->status = exit_status(run);
 	for (int i = 0; i < 2; i++) {
-		result->output[i] = run->streams[i].kept;
-		run->streams[i].kept = (struct orch_buf){0};
-		result->truncated[i] = run->streams[i].truncated;
+		if (orch_stream_reason(run->streams[i]) == ORCH_STREAM_BROKEN) {
+			orch_sandbox_result_unref(result);
+			return orch_fail_memory(reterr);
+		}
+		result->truncated[i] = orch_stream_dropped(run->streams[i]) > 0;
+		orch_stream_take_captured(run->streams[i], &result->output[i]);
 	}
 	result->death = orch_death_ref(run->death);
 	*ret_result = result;
@@ -242,22 +179,19 @@ int32_t orch_sandbox_run(orch_sandbox *sandbox, const char *const *argv,
 		return code;
 
 	struct run run = {.sandbox = orch_sandbox_ref(sandbox),
-			  .output_limit = known.output_limit,
-			  .streams = {{.fd = -1}, {.fd = -1}}};
+			  .output_limit = known.output_limit};
 
 	code = spawn(&run, argv, &known, reterr);
 	if (code == 0)
 		code = orch_ctx_wait(sandbox->ctx, -1, run_is_over, &run, reterr);
 	stop_scope(&run);
 	orch_source_remove(run.timer);
-	drain(&run.streams[0]);
-	drain(&run.streams[1]);
 	if (code == 0)
 		code = check_ran(&run, reterr);
 	if (code == 0)
 		code = make_result(&run, ret_result, reterr);
 	for (int i = 0; i < 2; i++)
-		orch_buf_free(&run.streams[i].kept);
+		orch_stream_unref(run.streams[i]);
 	orch_proc_unref(run.proc);
 	orch_death_unref(run.death);
 	orch_sandbox_unref(run.sandbox);

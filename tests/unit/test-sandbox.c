@@ -691,6 +691,10 @@ START_TEST(streams_go_in_and_out)
 	assert_came(err, "to the side\nby name\n");
 	orch_stream_unref(in);
 	orch_sandbox_unref(sandbox);
+	/* The short form as well. */
+	struct outcome outcome = run(sandbox_new(ctx, NULL), SH("echo by name >/dev/stderr; echo out >/dev/stdout"));
+	ck_assert_str_eq(outcome.out, "out\n");
+	ck_assert_str_eq(outcome.err, "by name\n");
 	orch_ctx_unref(ctx);
 }
 END_TEST

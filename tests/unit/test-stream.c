@@ -678,7 +678,7 @@ START_TEST(bad_options)
 	assert_bad_opts(ctx, opts, ".columns");
 	opts = good, opts.capture_first_bytes = UINT64_MAX;
 	assert_bad_opts(ctx, opts, "capture_first_bytes");
-	opts = good, opts.capture_first_bytes = 1 << 30, opts.capture_last_bytes = 1;
+	opts = good, opts.capture_first_bytes = UINT64_C(1) << 32, opts.capture_last_bytes = 1;
 	assert_bad_opts(ctx, opts, "capture_last_bytes");
 	opts = good, opts.queue_limit_bytes = (1 << 30) + 1;
 	assert_bad_opts(ctx, opts, "queue_limit_bytes");
