@@ -263,13 +263,18 @@ struct order {
 	bool ended_before_certificate;
 };
 
-static void on_certificate(void *userdata, orch_scope *scope, orch_death *death)
+static void on_any_certificate(void *userdata, orch_scope *scope, orch_death *death)
 {
 	struct order *order = userdata;
-	(void)scope;
-	ck_assert_uint_eq(orch_death_verdict(death), ORCH_DEATH_DEAD);
+	(void)scope, (void)death;
 	order->ended_before_certificate = order->seen.ends == 1;
 	order->seen.certificates++;
+}
+
+static void on_certificate(void *userdata, orch_scope *scope, orch_death *death)
+{
+	ck_assert_uint_eq(orch_death_verdict(death), ORCH_DEATH_DEAD);
+	on_any_certificate(userdata, scope, death);
 }
 
 /* _i 1: the host closes what it was to hold. */
@@ -774,6 +779,54 @@ START_TEST(programs_that_do_not_run_end_their_streams)
 }
 END_TEST
 
+/* The parent of the scope's init: orch-reaper. */
+static pid_t helper_of(orch_scope *scope)
+{
+	char path[64], line[512];
+	int parent = 0;
+	snprintf(path, sizeof(path), "/proc/%d/stat", orch_scope_init_pid(scope));
+	FILE *file = fopen(path, "re");
+	ck_assert_ptr_nonnull(file);
+	ck_assert_ptr_nonnull(fgets(line, sizeof(line), file));
+	fclose(file);
+	ck_assert_int_eq(sscanf(strrchr(line, ')'), ") %*c %d", &parent), 1);
+	ck_assert_int_gt(parent, 1);
+	return parent;
+}
+
+/* orch-reaper is killed: nobody reports the exit, and the streams end before the certificate all the same. */
+START_TEST(helper_killed_ends_them)
+{
+	struct order order = {0};
+	struct seen paused = {.check = true};
+	orch_ctx *ctx = ctx_new();
+	orch_scope *scope = scope_new(ctx);
+	OK(orch_scope_start_wait(scope, 20000, e));
+	struct counter *counter = counter_new();
+	orch_stream *out = output_new(ctx, &order.seen, 0), *in = input_new(ctx, NULL, 0);
+	orch_stream *late = output_new(ctx, &paused, ORCH_STREAM_PAUSED);
+	orch_proc *proc = spawn_seen(scope, NULL, in, out, NULL, ARGV("sh", "-c", "echo own; exec sleep 1000"));
+	orch_proc *other = spawn_seen(scope, NULL, NULL, late, NULL, STREAM_LOAD("pattern", "4096", counter->path));
+	while (!has_line(&order.seen, "own") || counter->written < 4096)
+		turns(ctx, 1);
+	OK(orch_scope_on_death(scope, on_any_certificate, &order, NULL, e));
+	ck_assert_int_eq(kill(helper_of(scope), SIGKILL), 0);
+	loop_until(ctx, &order.seen.certificates);
+	ck_assert(order.ended_before_certificate);
+	ck_assert_uint_eq(orch_stream_reason(out), ORCH_STREAM_EOF);
+	ck_assert_uint_eq(orch_stream_reason(in), ORCH_STREAM_CUT);
+	assert_over(&paused, late, ORCH_STREAM_EOF, 4096);
+	orch_proc_unref(proc);
+	orch_proc_unref(other);
+	orch_stream_unref(out);
+	orch_stream_unref(in);
+	orch_stream_unref(late);
+	orch_scope_unref(scope);
+	orch_ctx_unref(ctx);
+	counter_free(counter);
+}
+END_TEST
+
 /* A full pipe whose writer is gone must not keep a foreign loop busy while it is paused. */
 START_TEST(paused_it_wakes_nobody)
 {
@@ -919,6 +972,7 @@ Suite *suite(void)
 	tcase_add_test(cases, bad_options);
 	tcase_add_test(cases, bad_uses);
 	tcase_add_test(cases, programs_that_do_not_run_end_their_streams);
+	tcase_add_test(cases, helper_killed_ends_them);
 	tcase_add_test(cases, paused_it_wakes_nobody);
 	tcase_add_test(cases, dropped_in_every_order);
 	tcase_add_loop_test(cases, dropped_in_callbacks, 0, 3);
