@@ -32,8 +32,13 @@ enum identity_is {
 	IDENTITY_UNKNOWN, /* somebody has it, and who can not be found out */
 };
 
-/* identity.c of the system. `watch`: a pidfd of it, or -1. */
+/*
+ * identity.c of the system. `watch`: a pidfd of it, or -1 (an own child that nobody reaps meanwhile). If it was reaped by now,
+ * the number is another's, and the start time stays unknown.
+ */
 void identity_take(pid_t pid, int watch, struct identity *ret_identity);
+/* Of a program that was reported as started below `supervisor`. False: it is gone, and who has the number is not it. */
+bool identity_take_program(pid_t pid, pid_t supervisor, struct identity *ret_identity);
 void identity_own(struct identity *ret_identity);
 void place_own(struct place *ret_place);
 /* Do numbers and times of there mean the same here? The boot is not compared. */

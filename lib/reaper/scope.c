@@ -218,8 +218,8 @@ static void record_started(struct orch_scope *scope, pid_t pid)
 	orch_error *error = NULL;
 	if (!scope->reaper->record || scope->rung != ORCH_RUNG_SUBREAPER || pid <= 0)
 		return;
-	identity_take(pid, -1, &program);
-	if (program.start_time && record_program(scope->reaper->record, scope->name, &program, &error) < 0)
+	if (identity_take_program(pid, scope->init_pid, &program) &&
+	    record_program(scope->reaper->record, scope->name, &program, &error) < 0)
 		orch_ctx_logf(scope->ctx, ORCH_LOG_WARNING, "%s: %s", scope->name, orch_error_message(error));
 	orch_error_free(error);
 }

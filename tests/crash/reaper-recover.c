@@ -574,6 +574,23 @@ static void strangers_in_a_namespace(void)
 	recover_all(round.path, SCOPES, "no program had been started");
 	ck_assert(lives(init) && lives(helper));
 
+	/* Who is dead when it is looked at is not taken for who has its number. */
+	struct identity identity;
+	pid_t child = fork();
+	if (child == 0)
+		_exit(0);
+	int pidfd = (int)syscall(SYS_pidfd_open, child, 0);
+	identity_take(child, pidfd, &identity);
+	ck_assert_uint_ne(identity.start_time, 0);
+	ck_assert_int_eq(waitpid(child, NULL, 0), child);
+	ck_assert_int_eq(stranger(child), child);
+	identity_take(child, pidfd, &identity);
+	ck_assert_uint_eq(identity.start_time, 0);
+	ck_assert(!identity_take_program(child, 1000000, &identity));
+	ck_assert(identity_take_program(child, getpid(), &identity));
+	close(pidfd);
+	kill(child, SIGKILL);
+
 	/* The control: with the stranger's own start time it is the recorded one, and is killed. */
 	struct census_entry entry;
 	ck_assert(census_describe(init, &entry));
@@ -729,6 +746,8 @@ static void without_namespace(uint32_t first, uint32_t second, bool stop_supervi
 	struct round round;
 	round_begin_on(&round, first, second, false);
 	round_read(&round);
+	/* All that a recovery could find if the supervisor were dead. */
+	ck_assert(strstr(read_record(round.path), "\nprogram orch-"));
 	ck_assert_int_eq(kill(round.helper, SIGSTOP), 0);
 	for (int i = 0; stop_supervisors && i < SCOPES; i++)
 		ck_assert_int_eq(kill(round.scopes[i].init.pid, SIGSTOP), 0);

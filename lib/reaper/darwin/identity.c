@@ -13,6 +13,17 @@ void identity_take(pid_t pid, int watch, struct identity *ret_identity)
 		ret_identity->start_time = process.start_us;
 }
 
+/* A program leads a session of its own. */
+bool identity_take_program(pid_t pid, pid_t supervisor, struct identity *ret_identity)
+{
+	struct process process;
+	(void)supervisor;
+	if (!process_find(pid, &process) || process.session != pid)
+		return false;
+	*ret_identity = (struct identity){.pid = pid, .start_time = process.start_us};
+	return true;
+}
+
 void identity_own(struct identity *ret_identity)
 {
 	identity_take(getpid(), -1, ret_identity);

@@ -11,6 +11,7 @@
 #include "../census.h"
 #include "../identity.h"
 #include "cgroup-own.h"
+#include "descent.h"
 #include "pidfd.h"
 
 /* linux/magic.h of Linux 6.9. Before it all pidfds shared one inode of another file system. */
@@ -34,8 +35,23 @@ void identity_take(pid_t pid, int watch, struct identity *ret_identity)
 {
 	struct census_entry entry;
 	*ret_identity = (struct identity){.pid = pid, .pidfs_inode = pidfs_inode(watch)};
-	if (census_describe(pid, &entry))
+	if (!census_describe(pid, &entry))
+		return;
+	/* Not reaped yet, so what was read is its own. */
+	if (watch < 0 || pidfd_kill(watch, 0) || errno != ESRCH)
 		ret_identity->start_time = entry.start_time;
+}
+
+bool identity_take_program(pid_t pid, pid_t supervisor, struct identity *ret_identity)
+{
+	struct descendant parent;
+	_cleanup_close_ int pidfd = open_pidfd(pid);
+	if (pidfd < 0)
+		return false;
+	/* Whoever is behind the pidfd: the supervisor's child is one of the scope, and no stranger. */
+	bool is_child = descent_describe(pid, &parent) && parent.parent == supervisor;
+	identity_take(pid, pidfd, ret_identity);
+	return is_child && ret_identity->start_time;
 }
 
 void identity_own(struct identity *ret_identity)
