@@ -192,25 +192,32 @@ static bool read_stat(pid_t pid, struct stat_line *line)
 	return sscanf(rest + 1, " %c %d %*d %d", &line->state, &line->parent, &line->session) == 3;
 }
 
+enum setup { SETUP_NO, SETUP_OWN, SETUP_ORPHAN };
+
 /*
  * Is it one of liborch's own processes that the helper's set-up of a scope left? By the helper's session: the number
  * stays taken as long as somebody is in it, unless another has it by now. An init makes a session of its own: then it is
- * one whose parent is no orch-reaper any more.
+ * one whose parent is no orch-reaper any more, and whose it was is not known: it can be another dead host's.
  */
-static bool is_of_setup(pid_t pid, pid_t session)
+static enum setup is_of_setup(pid_t pid, pid_t session)
 {
 	struct stat_line line, parent;
 	if (!read_stat(pid, &line) || strncmp(line.name, "orch-", 5) != 0 || line.state == 'Z' || line.state == 'X')
-		return false;
+		return SETUP_NO;
 	if (session && line.session == session && pid != session)
-		return true;
-	return (inner_pid(pid) == 1 || strcmp(line.name, "orch-supervisor") == 0) &&
-	       !(read_stat(line.parent, &parent) && strcmp(parent.name, "orch-reaper") == 0);
+		return SETUP_OWN;
+	if (inner_pid(pid) != 1 && strcmp(line.name, "orch-supervisor") != 0)
+		return SETUP_NO;
+	return read_stat(line.parent, &parent) && strcmp(parent.name, "orch-reaper") == 0 ? SETUP_NO : SETUP_ORPHAN;
 }
 
-/* Members of the helper's set-ups; those of its other scopes as well, which end with it all the same. */
-static void take_setup(struct census *census, const struct identity *helper)
+/*
+ * Members of the helper's set-ups; those of its other scopes as well, which end with it all the same. The number of
+ * orphans that are not older than the helper.
+ */
+static unsigned take_setup(struct census *census, const struct identity *helper)
 {
+	unsigned orphans = 0;
 	int pidfd;
 	enum identity_is is = identity_find(helper, &pidfd);
 	orch_close_fd(&pidfd);
@@ -221,8 +228,13 @@ static void take_setup(struct census *census, const struct identity *helper)
 	while (folder && (entry = readdir(folder))) {
 		pid_t pid = isdigit((unsigned char)entry->d_name[0]) ? atoi(entry->d_name) : 0;
 		struct census_entry found;
-		if (pid <= 0 || !is_of_setup(pid, session) || !census_describe(pid, &found))
+		enum setup setup = pid > 0 ? is_of_setup(pid, session) : SETUP_NO;
+		if (setup == SETUP_NO || !census_describe(pid, &found))
 			continue;
+		if (setup == SETUP_ORPHAN) {
+			orphans += found.start_time >= helper->start_time;
+			continue;
+		}
 		census->count++;
 		if (!census->entries)
 			census->entries = calloc(SURVIVORS_MAX, sizeof(*census->entries));
@@ -231,6 +243,7 @@ static void take_setup(struct census *census, const struct identity *helper)
 	}
 	if (folder)
 		closedir(folder);
+	return orphans;
 }
 
 /* --- who is left ------------------------------------------------------------------------- */
@@ -351,12 +364,16 @@ static void look_named(struct leftover *leftover, bool last)
 	 */
 	do {
 		struct census census;
-		take_setup(&census, &leftover->scope->helper);
-		if (census.count) {
+		unsigned orphans = take_setup(&census, &leftover->scope->helper);
+		if (census.count || orphans) {
 			leftover->clean = 0;
-			if (last) {
+			if (last && census.count) {
 				leftover->survivors = census;
 				decide(leftover, ORCH_DEATH_SURVIVORS, "");
+			} else if (last) {
+				decide(leftover, ORCH_DEATH_UNVERIFIABLE,
+				       "no program had been started in the scope, but an init without its orch-reaper "
+				       "lives (ps -C orch-init), and can be the one that was set up for it");
 			} else {
 				census_free(&census);
 			}
