@@ -96,13 +96,19 @@ static void find_all(struct leftover *leftovers, uint32_t count, int64_t start_u
 static orch_death *certify(struct leftover *leftover, int64_t start_us, int64_t start_ms)
 {
 	const struct record_scope *recorded = leftover->scope;
-	/* What a certificate takes from a scope. */
+	/* What a certificate takes from a scope and its reaper. */
+	struct reaper reaper = {0};
 	struct orch_scope scope = {.label = recorded->label,
+				   .reaper = &reaper,
+				   .init_pid = recorded->init.pid,
+				   .init_start_time = recorded->init.start_time,
+				   .init_pidfs_inode = recorded->init.pidfs_inode,
 				   .rung = recorded->rung,
 				   .pidns_inode = recorded->pidns_inode,
 				   .survivors = leftover->survivors.entries,
 				   .survivor_count = leftover->survivors.stored};
 	memcpy(scope.name, recorded->name, sizeof(scope.name));
+	snprintf(reaper.boot_id, sizeof(reaper.boot_id), "%s", recorded->place.boot_id);
 	leftover->flags |= WIRE_DEATH_RECOVERED;
 	uint32_t verdict = death_verdict(recorded->rung, leftover->verdict,
 					 leftover->flags & WIRE_DEATH_ANOTHER_BOOT ? WIRE_DEATH_NEVER_STOOD

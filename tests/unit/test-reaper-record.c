@@ -123,6 +123,13 @@ START_TEST(of_another_boot)
 	ck_assert_str_eq(orch_death_mechanism(death), "nobody was found to be killed, in recovery after the host's end");
 	ck_assert_int_eq(orch_death_last_death_us(death), -1);
 	ck_assert_uint_eq(orch_death_pidns_inode(death), 14);
+	int32_t pid = 0;
+	uint64_t start_time = 0, inode = 0;
+	OK(orch_death_init(death, &pid, &start_time, &inode));
+	ck_assert_int_eq(pid, 11);
+	ck_assert_uint_eq(start_time, 12);
+	ck_assert_uint_eq(inode, 13);
+	ck_assert_str_eq(orch_death_boot_id(death), "another-boot");
 	orch_death_unref(death);
 	ck_assert_str_eq(get(), HEAD);
 	ck_assert_uint_eq(count_of(), 0);
