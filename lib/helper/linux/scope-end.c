@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "../../reaper/linux/descent.h"
 #include "../../reaper/linux/holders.h"
@@ -21,6 +23,39 @@ static void ask_to_sweep(struct scope *scope)
 	pidfd_signal(scope->init_fd, SIGCONT);
 }
 
+static uint64_t number_in(pid_t pid, const char *key)
+{
+	char path[64], line[128];
+	unsigned long long number = 0;
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	FILE *status = fopen(path, "re");
+	while (status && fgets(line, sizeof(line), status))
+		if (strncmp(line, key, strlen(key)) == 0 && sscanf(line + strlen(key), "%llu", &number) == 1)
+			break;
+	if (status)
+		fclose(status);
+	return number;
+}
+
+/*
+ * A member with CAP_SYS_PTRACE, as root's have it, can trace init and hold it in its exit (PTRACE_O_TRACEEXIT), and with
+ * it itself: nothing but its own death ends that. A tracer outside is not ours to kill.
+ */
+static void end_inner_tracer(const struct scope *scope)
+{
+	char path[64];
+	struct stat namespace;
+	if (scope->rung < ORCH_RUNG_PIDNS || scope->init_fd < 0 || !scope->pidns_inode)
+		return;
+	pid_t thread = (pid_t)number_in(scope->init_pid, "TracerPid:");
+	pid_t tracer = thread ? (pid_t)number_in(thread, "Tgid:") : 0;
+	_cleanup_fd_ int fd = tracer ? pidfd_open_(tracer) : -1;
+	/* The descriptor first: what is a member now is what gets the signal. */
+	snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)tracer);
+	if (fd >= 0 && stat(path, &namespace) == 0 && namespace.st_ino == scope->pidns_inode)
+		pidfd_signal(fd, SIGKILL);
+}
+
 void scope_strike(struct scope *scope)
 {
 	scope_adopt_init(scope);
@@ -30,6 +65,7 @@ void scope_strike(struct scope *scope)
 		ask_to_sweep(scope);
 	else if (scope_kill_init(scope))
 		scope->proof |= WIRE_DEATH_INIT_KILLED;
+	end_inner_tracer(scope);
 	if (scope->cgroup_fd >= 0 && leaf_kill(scope->cgroup_fd) == 0)
 		scope->proof |= WIRE_DEATH_CGROUP_KILL;
 }
@@ -167,7 +203,7 @@ bool scope_is_dead(struct helper *helper, struct scope *scope)
 	if (scope->init_reaped)
 		scope->proof |= WIRE_DEATH_INIT_REAPED;
 	/* Whatever it left is ours by now. */
-	if (scope->init_reaped && scope->rung < ORCH_RUNG_PIDNS && strays_hunt(helper))
+	if (scope->init_reaped && scope->rung < ORCH_RUNG_PIDNS && strays_hunt(helper, scope))
 		return false;
 	if (limits_remove(helper, scope) < 0 && now_us() < scope->deadline_us)
 		return false;

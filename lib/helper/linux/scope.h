@@ -132,8 +132,8 @@ void scope_certify_alive(struct helper *helper, struct scope *scope);
 
 /* From now on orphans of this helper's scopes come to it. */
 void strays_expect(struct helper *helper);
-/* One round: kills and reaps children that no scope knows. True while there are some. */
-bool strays_hunt(struct helper *helper);
+/* One round: kills and reaps children that no scope knows. True while some are there that may be this scope's. */
+bool strays_hunt(struct helper *helper, const struct scope *scope);
 /* Who they are. */
 void strays_census(struct helper *helper, struct census *census, uint32_t most);
 

@@ -61,8 +61,8 @@ static bool is_in(pid_t pid, const pid_t *list, size_t count)
 	return false;
 }
 
-/* It lives, and is in the cgroup of none of the scopes. */
-static bool is_outside(const struct helper *helper, pid_t pid)
+/* The scope whose cgroup it is in. False: it can not be known any more. */
+static bool find_owner(const struct helper *helper, pid_t pid, const struct scope **ret_owner)
 {
 	char path[64], text[4096];
 	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
@@ -71,10 +71,29 @@ static bool is_outside(const struct helper *helper, pid_t pid)
 	if (length <= 0)
 		return false;
 	text[length] = '\0';
+	/* Dead, in the cgroup of a scope that is over. */
+	char *unified = strstr(text, "0::/"), *end = unified ? strchr(unified, '\n') : NULL;
+	if (unified && memmem(unified, end ? (size_t)(end - unified) : strlen(unified), " (deleted)", 10))
+		return false;
+	*ret_owner = NULL;
 	for (const struct scope *scope = helper->scopes; scope; scope = scope->next)
 		if (scope->has_cgroup && strstr(text, scope->name))
-			return false;
+			*ret_owner = scope;
 	return true;
+}
+
+/* It lives, and is in the cgroup of none of the scopes. */
+static bool is_outside(const struct helper *helper, pid_t pid)
+{
+	const struct scope *owner;
+	return find_owner(helper, pid, &owner) && !owner;
+}
+
+/* What hangs in the cgroup of another scope is that one's survivor, and holds nobody else. */
+static bool is_anothers(const struct helper *helper, pid_t pid, const struct scope *scope)
+{
+	const struct scope *owner;
+	return find_owner(helper, pid, &owner) && owner && owner != scope;
 }
 
 /* Of two scopes that end at once, both are told: whose it was can not be known any more. */
@@ -102,8 +121,8 @@ static bool ends_a_cgroup(const struct helper *helper)
 	return false;
 }
 
-/* Kills and reaps those that no scope knows. Their number. */
-static size_t strike_strays(struct helper *helper)
+/* Kills and reaps those that no scope knows. Their number, and of those that hold up the end of `scope`. */
+static size_t strike_strays(struct helper *helper, const struct scope *scope, size_t *ret_holding)
 {
 	static pid_t children[SWEEP_MOST];
 	struct common_ground *ground = helper->ground;
@@ -113,8 +132,10 @@ static size_t strike_strays(struct helper *helper)
 	/* The list first: who is in it and has a purpose is known by then. */
 	size_t count = descent_children(children, SWEEP_MOST);
 	size_t known_count = known_children(helper, &known, &setting_up);
+	*ret_holding = 1;
 	if (!known)
 		return 1;
+	*ret_holding = 0;
 	for (size_t i = 0; i < count; i++)
 		if (!is_in(children[i], known, known_count) && !(setting_up && may_be_init(children[i]))) {
 			kill(children[i], SIGKILL);
@@ -124,6 +145,7 @@ static size_t strike_strays(struct helper *helper)
 	for (size_t i = 0; i < left; i++) {
 		if (cgroup_ends && is_outside(helper, children[i]))
 			note_left(helper);
+		*ret_holding += !is_anothers(helper, children[i], scope);
 		waitid(P_PID, (id_t)children[i], &(siginfo_t){0}, WEXITED | WNOHANG | __WALL);
 	}
 	/* While one is set up, what it makes could be taken for a stray's. */
@@ -133,13 +155,14 @@ static size_t strike_strays(struct helper *helper)
 	return left;
 }
 
-bool strays_hunt(struct helper *helper)
+bool strays_hunt(struct helper *helper, const struct scope *scope)
 {
 	struct common_ground *ground = helper->ground;
+	size_t holding = 0;
 	/* A few rounds at once, for those that fork and exit; never more, for the other scopes' sake. */
 	for (int round = 0; ground->hunting && round < HUNT_ROUNDS; round++)
-		ground->hunting = strike_strays(helper) > 0;
-	return ground->hunting;
+		ground->hunting = strike_strays(helper, scope, &holding) > 0;
+	return ground->hunting && holding;
 }
 
 void strays_census(struct helper *helper, struct census *census, uint32_t most)
