@@ -14,7 +14,9 @@
 #include <unistd.h>
 
 #include "cage.h"
-#include "judge.h"
+
+#define PIDS_V1 "/sys/fs/cgroup/pids"
+#define MEMORY_V1 "/sys/fs/cgroup/memory"
 
 static bool put(const char *folder, const char *file, const char *text)
 {
@@ -40,14 +42,11 @@ static void find_v2(char *path, size_t size)
 		fclose(mounts);
 }
 
-static bool make_leaf(char *path, size_t size, const char *parent, const char *file, unsigned long long most)
+static bool make_leaf(const char *path, const char *file, unsigned long long most)
 {
 	char text[32];
-	snprintf(path, size, "%.60s/torture-%d", parent, (int)getpid());
 	snprintf(text, sizeof(text), "%llu", most);
-	if (mkdir(path, 0755) < 0 && errno != EEXIST)
-		return false;
-	return put(path, file, text);
+	return mkdir(path, 0755) == 0 && put(path, file, text);
 }
 
 /* SIGKILL to whatever is in it, or in its subtree. */
@@ -99,15 +98,18 @@ static unsigned clear(const struct cage *cage)
 			break;
 		if (is_there(cage->v2))
 			put(cage->v2, "cgroup.kill", "1");
-		kill_members(cage->pids);
+		if (is_there(cage->pids))
+			kill_members(cage->pids);
 		kill_runners(cage->folder);
 		if (is_there(cage->memory))
 			kill_members(cage->memory);
 		poll(NULL, 0, 10);
 		if (is_there(cage->v2) && round % 5 == 4)
 			remove_tree(cage->v2);
-		rmdir(cage->pids);
-		rmdir(cage->memory);
+		if (is_there(cage->pids))
+			rmdir(cage->pids);
+		if (is_there(cage->memory))
+			rmdir(cage->memory);
 	}
 	snprintf(command, sizeof(command), "rm -rf --one-file-system '%s'", cage->folder);
 	(void)!system(command);
@@ -148,12 +150,14 @@ bool cage_make(struct cage *cage)
 		if (mkdir(cage->v2, 0755) < 0)
 			snprintf(cage->v2, sizeof(cage->v2), "-");
 	}
+	/* All names before the guard starts: it has to know them. */
+	if (is_there(PIDS_V1 "/cgroup.procs"))
+		snprintf(cage->pids, sizeof(cage->pids), PIDS_V1 "/torture-%d", (int)getpid());
+	if (is_there(MEMORY_V1 "/cgroup.procs"))
+		snprintf(cage->memory, sizeof(cage->memory), MEMORY_V1 "/torture-%d", (int)getpid());
 	start_guard(cage);
-	bool capped = false;
-	if (is_there("/sys/fs/cgroup/pids/cgroup.procs"))
-		capped = make_leaf(cage->pids, sizeof(cage->pids), "/sys/fs/cgroup/pids", "pids.max", CAGE_PIDS);
-	if (is_there("/sys/fs/cgroup/memory/cgroup.procs") &&
-	    !make_leaf(cage->memory, sizeof(cage->memory), "/sys/fs/cgroup/memory", "memory.limit_in_bytes", CAGE_MEMORY))
+	bool capped = cage->pids[0] == '/' && make_leaf(cage->pids, "pids.max", CAGE_PIDS);
+	if (cage->memory[0] == '/' && !make_leaf(cage->memory, "memory.limit_in_bytes", CAGE_MEMORY))
 		printf("memory is not capped: %s\n", strerror(errno));
 	if (!capped && is_there(cage->v2)) {
 		char most[32];

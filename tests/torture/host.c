@@ -18,6 +18,7 @@
 #include "host.h"
 
 #define WAIT_MS 60000
+#define START_MS 500
 
 struct host {
 	orch_ctx *ctx;
@@ -100,10 +101,18 @@ static void spawn_load(struct host *host, char *words)
 	opts.argv = (const char *const[]){file, mode, count, init, helper, decoy, cgroups, leaf[0] ? leaf : "-", folder,
 					  NULL};
 	opts.stdout_fd = opts.stderr_fd = fd;
-	int32_t code = orch_scope_spawn(host->scope, &opts, NULL, &error);
+	orch_proc *proc = NULL;
+	int32_t code = orch_scope_spawn(host->scope, &opts, &proc, &error);
 	close(fd);
-	/* Sends it on its way. */
-	orch_ctx_process(host->ctx, NULL);
+	/* Until it runs, or is refused. An attack may leave nobody who could tell: it says itself that it stands. */
+	for (int i = 0; code == 0 && !orch_proc_pid(proc) && i < START_MS; i++) {
+		orch_error_free(error);
+		error = NULL;
+		int32_t waited = orch_proc_wait(proc, 1, NULL, &error);
+		if (waited < 0 && waited != ORCH_ETIMEDOUT)
+			code = waited;
+	}
+	orch_proc_unref(proc);
 	if (code < 0)
 		answer_text("failed", code, orch_error_message(error));
 	else

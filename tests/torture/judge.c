@@ -104,6 +104,9 @@ static void walk(const struct program_file *program, struct namespace pidns, loo
 			continue;
 		if (!runs(pid, program) && strcmp(process.comm, program->comm) != 0 && !is_member(pid, &process, pidns))
 			continue;
+		/* Its end was somebody else's to wait for, and only the machine's init can: it is over. */
+		if (process.state == 'Z' && process.parent == 1)
+			continue;
 		if (!look(userdata, pid, &process))
 			break;
 	}
@@ -165,12 +168,21 @@ unsigned judge_left(const struct program_file *program, struct namespace pidns)
 	return most;
 }
 
+struct sweep {
+	const struct program_file *program;
+	unsigned living;
+};
+
 static bool end_one(void *userdata, pid_t pid, const struct process *process)
 {
-	const struct program_file *program = userdata;
+	struct sweep *sweep = userdata;
+	/* A zombie's parent may be frozen: it is ended later. */
+	if (process->state == 'Z' || process->state == 'X')
+		return true;
+	sweep->living++;
 	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
 	/* The descriptor pins the number: what runs our file now is what gets the signal. */
-	if (fd >= 0 && (runs(pid, program) || process->state == 'Z'))
+	if (fd >= 0 && runs(pid, sweep->program))
 		syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
 	if (fd >= 0)
 		close(fd);
@@ -179,12 +191,15 @@ static bool end_one(void *userdata, pid_t pid, const struct process *process)
 
 unsigned judge_sweep(const struct program_file *program)
 {
-	unsigned left = 0;
-	for (int round = 0; round < 500 && (left = judge_count(program, nowhere)); round++) {
-		walk(program, nowhere, end_one, (void *)program);
+	struct sweep sweep = {.program = program};
+	for (int round = 0; round < 500; round++) {
+		sweep.living = 0;
+		walk(program, nowhere, end_one, &sweep);
+		if (!sweep.living)
+			break;
 		poll(NULL, 0, 10);
 	}
-	return left;
+	return sweep.living;
 }
 
 static bool describe_one(void *userdata, pid_t pid, const struct process *process)

@@ -36,7 +36,7 @@ unsigned long long judge_now(void);
 pid_t judge_find(const struct program_file *program, pid_t parent);
 /* Several looks, all of which have to be empty: a fork can hide from one. Returns the most that was seen. */
 unsigned judge_left(const struct program_file *program, struct namespace pidns);
-/* SIGKILL to all that run it, until none does or it has tried long enough. Returns how many are left. */
+/* SIGKILL to all that run it, until none lives or it has tried long enough. Returns how many live. */
 unsigned judge_sweep(const struct program_file *program);
 /* What runs it, one line each, to the log. */
 void judge_describe(const struct program_file *program, struct namespace pidns);

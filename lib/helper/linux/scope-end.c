@@ -38,8 +38,8 @@ static uint64_t number_in(pid_t pid, const char *key)
 }
 
 /*
- * A member with CAP_SYS_PTRACE, as root's have it, can trace init and hold it in its exit (PTRACE_O_TRACEEXIT), and with
- * it itself: nothing but its own death ends that. A tracer outside is not ours to kill.
+ * A member with CAP_SYS_PTRACE, as root's have it, can trace init and hold it in its exit (PTRACE_O_TRACEEXIT), and
+ * with it itself: nothing but its own death ends that. A tracer outside is not ours to kill.
  */
 static void end_inner_tracer(const struct scope *scope)
 {
