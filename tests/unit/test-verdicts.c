@@ -249,6 +249,46 @@ START_TEST(certificate_of_the_leaders_exit)
 }
 END_TEST
 
+#define ORPHANS 300
+
+/* Each in a session of its own, and their parent is gone before the end begins. */
+START_TEST(hundreds_of_orphans_after_the_leaders_exit)
+{
+	char command[200];
+	orch_ctx *ctx = ctx_new();
+	struct loaded loaded = load(ctx);
+	struct deaths deaths = {0};
+	struct orch_proc_opts opts;
+	OK(orch_scope_on_death(loaded.scope, on_death, &deaths, on_deaths_destroyed, e));
+	orch_proc_opts_init(&opts, sizeof(opts));
+	opts.flags = ORCH_PROC_LEADER;
+	snprintf(command, sizeof(command), "for n in $(seq %d); do setsid \"$0\" --load stubborn %s & done; read go",
+		 ORPHANS, loaded.watched.word);
+	int go[2];
+	ck_assert_int_eq(pipe2(go, O_CLOEXEC), 0);
+	opts.stdin_fd = go[0];
+	orch_proc *leader = spawn_opts(loaded.scope, &opts, ARGV("sh", "-c", command, self_path));
+	for (int i = 0; i < 3000 && with_word(loaded.watched.word) < ORPHANS + 1; i++) {
+		OK(orch_ctx_process(ctx, e));
+		pause_ms(10);
+	}
+	/* Control: they are there. The shell, which has the word among its arguments as well, is let go. */
+	ck_assert_uint_ge(with_word(loaded.watched.word), ORPHANS + 1);
+	ck_assert_int_eq(deaths.count, 0);
+	close(go[1]);
+	loop_until(ctx, &deaths.count);
+	assert_dead(deaths.last);
+	assert_nothing_left(&loaded.watched);
+	if (is_root())
+		ck_assert_uint_ge(orch_death_alive_at_request(deaths.last), ORPHANS);
+	close(go[0]);
+	orch_proc_unref(leader);
+	orch_death_unref(deaths.last);
+	unload(&loaded);
+	orch_ctx_unref(ctx);
+}
+END_TEST
+
 START_TEST(certificate_of_an_init_killed_from_outside)
 {
 	orch_ctx *ctx = ctx_new();
@@ -722,6 +762,7 @@ Suite *suite(void)
 	(void)!symlink("test-reaper", path);
 	tcase_add_test(certificates, certificate_of_a_stop);
 	tcase_add_test(certificates, certificate_of_the_leaders_exit);
+	tcase_add_test(certificates, hundreds_of_orphans_after_the_leaders_exit);
 	tcase_add_test(certificates, certificate_of_an_init_killed_from_outside);
 	tcase_add_test(certificates, certificate_of_a_helper_killed);
 	tcase_add_test(certificates, certificate_of_a_scope_that_never_stood);

@@ -60,6 +60,8 @@ int32_t helper_start(const char *path, int socket_fd, pid_t *ret_pid, int *ret_w
 		return orch_fail(reterr, ORCH_ESYS, errno, "helper",
 				 "no file descriptor for orch-reaper");
 	int error = spawn(path, high, ret_pid);
+	/* Its place is for the pidfd: without one nobody would reap the helper. */
+	orch_close_fd(&high);
 	if (error)
 		return orch_fail(reterr, ORCH_EHELPER, error, "helper", "%s could not be started",
 				 path);
