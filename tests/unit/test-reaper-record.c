@@ -7,6 +7,7 @@
 
 #include "../crash/liveness-fixture.h"
 #include "core/os.h"
+#include "reaper/census.h"
 #include "reaper/record.h"
 
 #define HEAD "orch-scopes 1\n"
