@@ -117,6 +117,7 @@ static void walk(const struct program_file *program, struct namespace pidns, loo
 struct tally {
 	unsigned all;
 	pid_t parent, found;
+	const char *comm;
 };
 
 static bool tally_one(void *userdata, pid_t pid, const struct process *process)
@@ -145,7 +146,9 @@ unsigned long long judge_now(void)
 static bool find_one(void *userdata, pid_t pid, const struct process *process)
 {
 	struct tally *tally = userdata;
-	if (process->state == 'Z' || (tally->parent && process->parent != tally->parent))
+	/* Keeper, supervisor and init run the same file under names of their own. */
+	if (process->state == 'Z' || strcmp(process->comm, tally->comm) != 0 ||
+	    (tally->parent && process->parent != tally->parent))
 		return true;
 	tally->found = pid;
 	return false;
@@ -153,7 +156,7 @@ static bool find_one(void *userdata, pid_t pid, const struct process *process)
 
 pid_t judge_find(const struct program_file *program, pid_t parent)
 {
-	struct tally tally = {.parent = parent};
+	struct tally tally = {.parent = parent, .comm = program->comm};
 	walk(program, nowhere, find_one, &tally);
 	return tally.found;
 }

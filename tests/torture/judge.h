@@ -32,7 +32,7 @@ struct namespace {
 unsigned judge_count(const struct program_file *program, struct namespace pidns);
 /* In the unit of start times (proc(5)). */
 unsigned long long judge_now(void);
-/* The lowest pid that runs it, whose parent is `parent` (0: any). 0: none. */
+/* One that runs it under the file's own name, whose parent is `parent` (0: any). 0: none. */
 pid_t judge_find(const struct program_file *program, pid_t parent);
 /* Several looks, all of which have to be empty: a fork can hide from one. Returns the most that was seen. */
 unsigned judge_left(const struct program_file *program, struct namespace pidns);
