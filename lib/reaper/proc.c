@@ -91,7 +91,8 @@ void proc_started(struct orch_proc *proc, int32_t pid)
 
 static void proc_end(struct orch_proc *proc, uint32_t event)
 {
-	streams_program_over(proc->scope, proc->subject, proc->started);
+	/* Once the scope is over it may have run, and its start not have been heard of: the helper died. */
+	streams_program_over(proc->scope, proc->subject, proc->started || proc->scope->certified_us);
 	proc->ended = true;
 	if (proc->event)
 		proc->event(proc->userdata, proc, event);

@@ -78,8 +78,8 @@ void stream_trim(struct orch_stream *stream);
 /* What can be written without blocking; 0 also if it failed: then the source will say so. */
 size_t stream_put_now(struct orch_stream *stream, const void *bytes, size_t length);
 /*
- * Gives the host what the program left in the pipes, before it is told that the program has ended. `ran`: it was
- * started.
+ * Gives the host what the program left in the pipes, before it is told that the program has ended. `ran`: it may
+ * have been started.
  */
 void streams_program_over(struct orch_scope *scope, uint32_t subject, bool ran);
 /* Ends them all. */

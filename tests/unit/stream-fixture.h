@@ -4,6 +4,7 @@
 
 /* What test-stream.c and test-terminal.c have in common: programs that write (--stream NAME ...), and what a host sees. */
 
+#include <glob.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -33,9 +34,12 @@ static inline struct counter *counter_map(const char *path)
 	return page == MAP_FAILED ? NULL : page;
 }
 
+static char counter_prefix[40]; /* by which all are removed, also those of tests that failed */
+
 static inline struct counter *counter_new(void)
 {
-	char path[] = "/tmp/test-stream-XXXXXX";
+	char path[64];
+	snprintf(path, sizeof(path), "%sXXXXXX", counter_prefix);
 	int fd = mkostemp(path, O_CLOEXEC);
 	ck_assert(fd >= 0 && ftruncate(fd, sizeof(struct counter)) == 0);
 	close(fd);
@@ -89,7 +93,16 @@ static inline int stream_main(int argc, char **argv)
 {
 	if (argc >= 3 && strcmp(argv[1], "--stream") == 0)
 		return stream_load(argc - 2, argv + 2);
-	return fixture_main(argc, argv);
+	snprintf(counter_prefix, sizeof(counter_prefix), "/tmp/test-stream-%d-", (int)getpid());
+	int result = fixture_main(argc, argv);
+	char pattern_of_all[64];
+	glob_t left = {0};
+	snprintf(pattern_of_all, sizeof(pattern_of_all), "%s*", counter_prefix);
+	if (glob(pattern_of_all, 0, NULL, &left) == 0)
+		for (size_t i = 0; i < left.gl_pathc; i++)
+			unlink(left.gl_pathv[i]);
+	globfree(&left);
+	return result;
 }
 
 /* --- what the host sees ------------------------------------------------------------------ */
