@@ -54,7 +54,8 @@ enum wire_type {
 	WIRE_SWEEP,	/* to a supervisor: end all descendants; WIRE_EMPTY when none is left, and it ends */
 
 	/* Set-up process or init to helper. */
-	WIRE_READY,	   /* number: inode of the PID namespace; WIRE_LISTENER: fd the listener */
+	/* number: inode of the PID namespace; fds: with WIRE_LISTENER the listener, with WIRE_PROC the scope's /proc. */
+	WIRE_READY,
 	WIRE_SETUP_FAILED, /* code, os_errno, step, text */
 	WIRE_EMPTY,
 
@@ -85,6 +86,7 @@ enum wire_type {
 /* Flags, by type. */
 #define WIRE_CONFINED 1u    /* SCOPE_NEW */
 #define WIRE_LISTENER 1u    /* READY, SCOPE_UP */
+#define WIRE_PROC 4u	    /* READY */
 #define WIRE_LINEAGE 2u     /* SCOPE_UP: no closed set, the members are found by descent */
 #define WIRE_LEADER 1u	    /* SPAWN */
 #define WIRE_PROBE 2u	    /* SPAWN */

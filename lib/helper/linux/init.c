@@ -524,6 +524,12 @@ void init_run(const struct init_opts *opts)
 		ready.message.flags = WIRE_LISTENER;
 		ready.fds[ready.fd_count++] = opts->listener_fd;
 	}
+	/* Without a leaf the helper would have to look through every process of the machine to count those in here. */
+	int proc_fd = init.rung == ORCH_RUNG_PIDNS ? open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	if (proc_fd >= 0) {
+		ready.message.flags |= WIRE_PROC;
+		ready.fds[ready.fd_count++] = proc_fd;
+	}
 	report(&init, &ready);
 	loop(&init, &waiting);
 }

@@ -101,6 +101,8 @@ void scope_census(const struct scope *scope, struct census *census, pid_t but, u
 	/* A namespace whose init was reaped is gone, and its number may be another's by now. */
 	if (scope->rung == ORCH_RUNG_SUBREAPER)
 		census_take_descent(census, scope->init_reaped ? 0 : scope->init_pid, NULL, 0, most);
+	else if (!most && scope->proc_fd >= 0)
+		census_count_inside(census, scope->proc_fd);
 	else
 		census_take(census, scope->init_reaped ? 0 : scope->pidns_inode, scope->cgroup_fd, but, most);
 }

@@ -1,18 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include <orch/error.h>
 
 #include "scope.h"
+
+static void take_proc(struct scope *scope, struct wire_packet *ready)
+{
+	struct statfs system;
+	if (!(ready->message.flags & WIRE_PROC) || !ready->fd_count || scope->proc_fd >= 0)
+		return;
+	scope->proc_fd = ready->fds[--ready->fd_count];
+	/* A sandbox may have another folder there. */
+	if (fstatfs(scope->proc_fd, &system) < 0 || system.f_type != PROC_SUPER_MAGIC)
+		close_fd(&scope->proc_fd);
+}
 
 static void scope_up(struct helper *helper, struct scope *scope, struct wire_packet *ready)
 {
 	char path[64];
 	struct stat status;
 	scope_adopt_init(scope);
+	take_proc(scope, ready);
 	scope->pidns_inode = rung_needs(scope->rung, NEED_PIDNS) ? ready->message.number[0] : 0;
 	snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)scope->init_pid);
 	/* Init is not dumpable, so an ordinary user's helper has only its word. */

@@ -63,6 +63,7 @@ struct scope {
 
 	int cgroup_fd; /* -1: none, or removed */
 	bool has_cgroup;
+	int proc_fd; /* the scope's own /proc, to count in; -1: none */
 	struct limits limits;
 	struct wire_packet ready; /* READY, while the set-up process is not reaped */
 	bool has_ready;

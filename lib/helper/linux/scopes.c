@@ -185,7 +185,7 @@ static int scope_new(struct helper *helper, const struct wire_packet *request)
 	}
 	scope->id = message->scope;
 	wire_copy(scope->name, sizeof(scope->name), message->step);
-	scope->setup_fd = scope->init_fd = scope->control_fd = scope->cgroup_fd = -1;
+	scope->setup_fd = scope->init_fd = scope->control_fd = scope->cgroup_fd = scope->proc_fd = -1;
 	limits_read(&scope->limits, message);
 	scope->due_us = now_us() + (int64_t)message->number[0] * 1000;
 	scope->confined = confined;

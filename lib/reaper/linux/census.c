@@ -131,6 +131,31 @@ void census_take(struct census *census, uint64_t pidns_inode, int cgroup_fd, pid
 		take_pidns(census, pidns_inode, but, most);
 }
 
+/* A zombie is listed there like the others. */
+static bool lives(int proc_fd, const char *pid)
+{
+	char path[300], text[512];
+	snprintf(path, sizeof(path), "%s/stat", pid);
+	const char *end = read_at(proc_fd, path, text, sizeof(text)) > 0 ? strrchr(text, ')') : NULL;
+	return end && end[1] == ' ' && end[2] != 'Z' && end[2] != 'X';
+}
+
+void census_count_inside(struct census *census, int proc_fd)
+{
+	int again = openat(proc_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *folder = again >= 0 ? fdopendir(again) : NULL;
+	int64_t end_us = now_us() + CENSUS_COUNT_US;
+	struct dirent *entry;
+	memset(census, 0, sizeof(*census));
+	while (folder && now_us() < end_us && (entry = readdir(folder)))
+		census->count += isdigit((unsigned char)entry->d_name[0]) && strcmp(entry->d_name, "1") != 0 &&
+				 lives(again, entry->d_name);
+	if (folder)
+		closedir(folder);
+	else if (again >= 0)
+		close(again);
+}
+
 void census_free(struct census *census)
 {
 	free(census->entries);

@@ -30,6 +30,9 @@ void census_add(struct census *census, pid_t pid, uint32_t most);
  */
 bool census_is_unreaped(const struct census *census, pid_t init);
 
+/* Counts who lives in a PID namespace besides its init, by its own /proc; for CENSUS_COUNT_US at most. */
+void census_count_inside(struct census *census, int proc_fd);
+
 /* 1, 0, or a negative errno: "populated" of cgroup.events. -ENODEV: the leaf is gone. */
 int leaf_populated(int cgroup_fd);
 /* 0 or a negative errno. Kills what is in the leaf and below now: repeat until it is not populated.
