@@ -48,8 +48,9 @@ static char *take(struct orch_buf *buf)
 	return buf->data ? buf->data : strdup("");
 }
 
-static char *mechanism_text(uint32_t rung, uint32_t flags)
+static char *mechanism_text(uint32_t rung, const struct death_facts *facts)
 {
+	uint32_t flags = facts->flags;
 	bool has_pidns = rung == 0 || rung >= ORCH_RUNG_PIDNS;
 	struct orch_buf buf = {0};
 	add_part(&buf, flags & WIRE_DEATH_TIME, "its time limit was over");
@@ -67,6 +68,8 @@ static char *mechanism_text(uint32_t rung, uint32_t flags)
 		 has_pidns ? "SIGKILL to the PID namespace's init by pidfd" : "SIGKILL to the scope's supervisor by pidfd");
 	add_part(&buf, flags & WIRE_DEATH_SWEPT,
 		 "by the scope's supervisor SIGKILL to its children, SIGSTOP to what descends from them, until none was left");
+	add_part(&buf, facts->left_to_supervisor,
+		 "left to the scope's supervisor, which ends its descendants and then itself once orch-reaper is gone");
 	add_part(&buf, flags & WIRE_DEATH_ADOPTED,
 		 "SIGKILL by orch-reaper, which became the parent of what the supervisor left");
 	add_part(&buf, flags & WIRE_DEATH_LEFT, "SIGKILL to descendants that had left the cgroup");
@@ -205,7 +208,7 @@ orch_death *death_new(struct orch_scope *scope, const struct death_facts *facts)
 	death->verdict = facts->verdict;
 	death->scope = strdup(scope->name);
 	death->label = strdup(scope->label);
-	death->mechanism = mechanism_text(scope->rung, facts->flags);
+	death->mechanism = mechanism_text(scope->rung, facts);
 	/* By descent: whoever had run was dead before anybody looked. */
 	if (death->mechanism && !death->mechanism[0] && scope->rung == ORCH_RUNG_SUBREAPER) {
 		free(death->mechanism);

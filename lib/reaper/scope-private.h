@@ -185,6 +185,8 @@ void judge_begin(struct orch_scope *scope);
 void judge_look(struct orch_scope *scope);
 /* A program runs: remembered where the host would have to find the members by descent. */
 void judge_note_program(struct orch_scope *scope, int32_t pid);
+/* The end was asked for: in case the scope's load could stop the helper, and did. */
+void judge_wake(const struct orch_scope *scope);
 /* The least rung on which a confinement can be entered. */
 uint32_t judge_confined_rung(void);
 void judge_free(struct orch_scope *scope);
@@ -226,6 +228,7 @@ struct death_facts {
 	uint32_t verdict;
 	uint32_t flags;	 /* WIRE_DEATH_* */
 	bool host_proof; /* init's pidfd, held by the host */
+	bool left_to_supervisor; /* nobody else could kill; it may itself have been killed */
 	const char *reason;
 	int64_t last_death_us; /* after the request; -1: not known */
 	int64_t confirmed_us;

@@ -679,6 +679,7 @@ void scope_begin_stop(struct orch_scope *scope, uint32_t grace_ms, uint32_t dead
 	packet.message.number[1] = deadline_ms - MARGIN_MS(deadline_ms);
 	packet.message.number[2] = (uint64_t)orch_monotonic_us();
 	packet.message.number[3] = (uint64_t)scope->requested_ms;
+	judge_wake(scope);
 	if (first && at_once && judge_members(scope, &alive))
 		packet.message.number[4] = 1 + (uint64_t)alive;
 	/* A request that still waits here could come behind the deaths, which then nobody would have asked for. */

@@ -104,6 +104,14 @@ static int load_strike(const char *signal)
 	return kill(getppid(), atoi(signal)) < 0 ? 1 : 0;
 }
 
+/* Stops orch-reaper, whose child the supervisor is. */
+static int load_halt(const char *unused)
+{
+	(void)unused;
+	load_awkward();
+	return kill(parent_of(getppid()), SIGSTOP) < 0 ? 1 : 0;
+}
+
 /* Exit code 0: neither can be traced, nor is what they have open to be seen; 9: not even a process of one's own can be. */
 static int load_spy(const char *helper)
 {
@@ -141,7 +149,8 @@ static const struct {
 	const char *name;
 	int (*run)(const char *argument);
 } own_loads[] = {{"escape", load_escape}, {"leave", load_leave}, {"strike", load_strike}, {"spy", load_spy},
-	       {"root", load_root}};
+	       {"root", load_root},
+	       {"halt", load_halt}};
 
 /* --- scopes ---------------------------------------------------------------------------- */
 
@@ -618,6 +627,35 @@ START_TEST(killed_by_its_load)
 }
 END_TEST
 
+static void assert_stopped(pid_t pid)
+{
+	struct census_entry entry = {0};
+	for (int i = 0; i < 500 && entry.state[0] != 'T'; i++) {
+		pause_ms(10);
+		ck_assert(census_describe(pid, &entry));
+	}
+	ck_assert_str_eq(entry.state, "T");
+}
+
+START_TEST(helper_stopped_by_its_load)
+{
+	uint32_t rung = lower_rungs[_i];
+	struct watched watched;
+	if (!is_there(rung))
+		return;
+	orch_ctx *ctx = ctx_new();
+	orch_scope *scope = scope_on(ctx, rung, &watched);
+	orch_proc *proc = spawn(scope, LOAD("halt", "x", watched.word));
+	ck_assert(word_is_seen(watched.word, 1));
+	assert_stopped(parent_of(watched.init_pid));
+	orch_death *death = stop(scope, 0);
+	assert_gone(&watched);
+	assert_certificate(death, rung);
+	orch_proc_unref(proc);
+	end_ctx(ctx, scope, death);
+}
+END_TEST
+
 START_TEST(stopped_by_its_load)
 {
 	uint32_t rung = lower_rungs[_i];
@@ -630,14 +668,7 @@ START_TEST(stopped_by_its_load)
 	snprintf(number, sizeof(number), "%d", SIGSTOP);
 	orch_proc *proc = spawn(scope, LOAD("strike", number, watched.word));
 	ck_assert(word_is_seen(watched.word, 6));
-	char state[2] = "";
-	for (int i = 0; i < 500 && state[0] != 'T'; i++) {
-		struct census_entry entry;
-		pause_ms(10);
-		ck_assert(census_describe(watched.init_pid, &entry));
-		state[0] = entry.state[0];
-	}
-	ck_assert_str_eq(state, "T");
+	assert_stopped(watched.init_pid);
 	orch_death *death = stop(scope, 0);
 	assert_gone(&watched);
 	assert_certificate(death, rung);
@@ -785,7 +816,8 @@ START_TEST(helper_killed)
 		if (rung == ORCH_RUNG_CGROUP)
 			ck_assert_msg(verdict == ORCH_DEATH_DEAD || verdict == ORCH_DEATH_DEAD_UNREAPED, "%s", text);
 		else
-			ck_assert_msg(verdict == ORCH_DEATH_UNVERIFIABLE, "%s", text);
+			ck_assert_msg(verdict == ORCH_DEATH_UNVERIFIABLE && strstr(text, "left to the scope's supervisor"), "%s",
+				      text);
 		HAS_NOT(text, "namespace is empty");
 		end_ctx(ctx, scope, deaths.last);
 	}
@@ -996,6 +1028,7 @@ Suite *suite(void)
 	tcase_add_loop_test(each, scopes_are_apart, 0, 2);
 	tcase_add_loop_test(attacks, killed_by_its_load, 0, 2);
 	tcase_add_loop_test(attacks, stopped_by_its_load, 0, 2);
+	tcase_add_loop_test(attacks, helper_stopped_by_its_load, 0, 2);
 	tcase_add_loop_test(attacks, can_not_be_traced, 0, 2);
 	tcase_add_loop_test(attacks, escape_by_a_foreign_namespace, 0, 2);
 	tcase_add_test(attacks, leaving_the_cgroup);

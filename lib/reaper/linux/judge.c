@@ -12,6 +12,8 @@
 #define LOOK_MS 2
 /* While the helper lives and its certificate is still to come. */
 #define SILENT_LOOK_MS 20
+/* Between looks at a supervisor that ends its descendants. */
+#define WAKE_MS 50
 /* A dead init that its new parent does not reap (a container whose PID 1 does not) is reported as
  * that. */
 #define REAPING_US 250000
@@ -36,6 +38,7 @@ static void certify(struct orch_scope *scope, uint32_t verdict, uint32_t flags, 
 	    .verdict = allowed,
 	    .flags = flags,
 	    .host_proof = scope->last_death_us != 0,
+	    .left_to_supervisor = has_to_sweep(scope),
 	    .reason = allowed == verdict ? reason
 				       : "orch-reaper died; the scope's supervisor ended, which by itself proves nothing "
 					 "about what it started: descent can be left, and a supervisor can be killed",
@@ -99,8 +102,14 @@ static void certify_without_proof(struct orch_scope *scope, uint32_t flags)
 static int64_t next_look_ms(const struct orch_scope *scope, bool ended, int64_t now)
 {
 	int64_t left_ms = (scope->deadline_us - now) / 1000 + 1;
-	int64_t pause_ms = scope->connected ? SILENT_LOOK_MS : LOOK_MS;
-	return (ended || scope->connected) && pause_ms < left_ms ? pause_ms : left_ms;
+	int64_t pause_ms = left_ms;
+	if (scope->connected)
+		pause_ms = SILENT_LOOK_MS;
+	else if (ended)
+		pause_ms = LOOK_MS;
+	else if (has_to_sweep(scope))
+		pause_ms = WAKE_MS;
+	return pause_ms < left_ms ? pause_ms : left_ms;
 }
 
 static void end_init(const struct orch_scope *scope)
@@ -109,9 +118,16 @@ static void end_init(const struct orch_scope *scope)
 	pidfd_kill(scope->init_fd, has_to_sweep(scope) ? SIGCONT : SIGKILL);
 }
 
+/* Its load may have stopped orch-reaper as well. */
+void judge_wake(const struct orch_scope *scope)
+{
+	if (scope->connected && scope->rung && scope->rung < ORCH_RUNG_PIDNS)
+		pidfd_kill(scope->reaper->helper_watch, SIGCONT);
+}
+
 void judge_look(struct orch_scope *scope)
 {
-	uint32_t flags = has_to_sweep(scope) ? WIRE_DEATH_SWEPT : WIRE_DEATH_INIT_KILLED;
+	uint32_t flags = has_to_sweep(scope) ? 0 : WIRE_DEATH_INIT_KILLED;
 	int64_t now = orch_monotonic_us();
 	bool ended = scope->init_fd >= 0 && watch_has_ended(scope->init_fd);
 
@@ -119,6 +135,7 @@ void judge_look(struct orch_scope *scope)
 		scope->last_death_us = now;
 	if (!ended && scope->init_fd >= 0)
 		end_init(scope);
+	judge_wake(scope);
 	if (ended && !scope->connected && leaf_is_empty(scope, &flags)) {
 		pidfd_reap(scope->init_fd);
 		if (!pidfd_kill(scope->init_fd, 0)) {
@@ -206,6 +223,6 @@ void judge_begin(struct orch_scope *scope)
 	if (leaf >= 0)
 		leaf_kill(leaf);
 	if (orch_source_io(scope->ctx, scope->init_fd, ORCH_IO_READ, on_init, scope,
-			   &scope->init_watch, NULL) < 0)
+			   &scope->init_watch, NULL) < 0 || has_to_sweep(scope))
 		judge_look(scope);
 }
