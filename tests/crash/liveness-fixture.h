@@ -39,22 +39,28 @@ static inline bool is_root(void)
 	return geteuid() == 0;
 }
 
-/* Whether scopes can have cgroup leaves here: the own cgroup v2, found without the library, is this user's to write. */
-static inline bool has_delegation(void)
+/* The own cgroup v2, found without the library; "" if there is none. */
+static inline void own_cgroup(char *path, size_t size)
 {
-	char line[512], path[600];
-	bool hybrid = access("/sys/fs/cgroup/unified/cgroup.procs", F_OK) == 0, writable = false;
+	char line[512];
+	bool hybrid = access("/sys/fs/cgroup/unified/cgroup.procs", F_OK) == 0;
 	FILE *groups = fopen("/proc/self/cgroup", "re");
+	path[0] = '\0';
 	while (groups && fgets(line, sizeof(line), groups)) {
 		line[strcspn(line, "\n")] = '\0';
-		if (strncmp(line, "0::", 3) != 0)
-			continue;
-		snprintf(path, sizeof(path), "/sys/fs/cgroup%s%s", hybrid ? "/unified" : "", line + 3);
-		writable = faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) == 0;
+		if (strncmp(line, "0::", 3) == 0)
+			snprintf(path, size, "/sys/fs/cgroup%s%s", hybrid ? "/unified" : "", line + 3);
 	}
 	if (groups)
 		fclose(groups);
-	return writable;
+}
+
+/* Whether scopes can have cgroup leaves here: the own one is this user's to write. */
+static inline bool has_delegation(void)
+{
+	char path[600];
+	own_cgroup(path, sizeof(path));
+	return path[0] && faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) == 0;
 }
 
 /* --- common ---------------------------------------------------------------------------- */

@@ -41,12 +41,35 @@ static bool file_has_word(const char *path, const char *word)
 	return false;
 }
 
+/* Delegated, or a unit of an ordinary user's systemd, which sets no mark in Debian 12. */
+static bool is_delegated(const char *path)
+{
+	char value[2];
+	const char *ending = strrchr(path, '.');
+	return (getxattr(path, "user.delegate", value, 2) == 1 && value[0] == '1') ||
+	       (!is_root() && ending && (strcmp(ending, ".scope") == 0 || strcmp(ending, ".service") == 0));
+}
+
+/* In a leaf of a cgroup that was delegated to this user: the scopes' leaves are made beside the own one. */
+static bool has_controller_v2(const char *controller)
+{
+	char above[600], path[700];
+	own_cgroup(above, sizeof(above));
+	char *last = strrchr(above, '/');
+	if (!last)
+		return false;
+	*last = '\0';
+	snprintf(path, sizeof(path), "%s/cgroup.controllers", above);
+	return faccessat(AT_FDCWD, above, W_OK, AT_EACCESS) == 0 && is_delegated(above) && file_has_word(path, controller);
+}
+
 static bool has_controller(const char *controller)
 {
 	/* Root's shell sits in a v1 cgroup, or in the root of v2 (a guest); where it is elsewhere, nothing is demanded. */
-	return is_root() && (file_has_word("/proc/self/mountinfo", controller) ||
-			     (file_has_word("/sys/fs/cgroup/cgroup.controllers", controller) &&
-			      file_has_word("/proc/self/cgroup", "0::/")));
+	return has_controller_v2(controller) ||
+	       (is_root() && (file_has_word("/proc/self/mountinfo", controller) ||
+			      (file_has_word("/sys/fs/cgroup/cgroup.controllers", controller) &&
+			       file_has_word("/proc/self/cgroup", "0::/"))));
 }
 
 /* What has to be found for the limit here, printed once. */
@@ -348,6 +371,60 @@ static void host_in_a_leaf(const char *place)
 	assert_leaf_in(place);
 }
 
+/* The same for an ordinary user, whose systemd marks nothing: told by the names of units. */
+static void user_below_a_unit(const char *place)
+{
+	static const char *const files[] = {"", "/cgroup.procs", "/cgroup.subtree_control", "/cgroup.threads"};
+	static const char *const folders[] = {".", "run-1.scope", "run-1.scope/host", "run-1.slice",
+					      "run-1.scope/other.service", "run-1.slice/host"};
+	char path[400];
+	for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++) {
+		snprintf(path, sizeof(path), "%s/%s", place, folders[i]);
+		ck_assert(mkdir(path, 0755) == 0 || i == 0);
+		for (size_t j = 0; j < sizeof(files) / sizeof(*files); j++) {
+			snprintf(path, sizeof(path), "%s/%s%s", place, folders[i], files[j]);
+			ck_assert_int_eq(chown(path, USER, USER), 0);
+		}
+	}
+	snprintf(path, sizeof(path), "%s/run-1.scope/host", place);
+	write_file(path, "cgroup.procs", "0");
+	if (setgroups(0, NULL) < 0 || setresgid(USER, USER, USER) < 0 || setresuid(USER, USER, USER) < 0)
+		_exit(99);
+	*strrchr(path, '/') = '\0';
+	assert_leaf_in(path);
+	/* Controls: in a unit of its own, and below what is no unit with programs, nothing beside it is touched. */
+	for (size_t i = 4; i < sizeof(folders) / sizeof(*folders); i++) {
+		snprintf(path, sizeof(path), "%s/%s", place, folders[i]);
+		write_file(path, "cgroup.procs", "0");
+		assert_leaf_in(path);
+	}
+}
+
+START_TEST(leaf_below_a_users_unit)
+{
+	static const char *const mounts[] = {"/sys/fs/cgroup/unified", "/sys/fs/cgroup", NULL};
+	static const char *const inside[] = {"run-1.scope/host", "run-1.scope/other.service", "run-1.scope",
+					     "run-1.slice/host", "run-1.slice", "."};
+	const char *mount = first_folder(mounts);
+	char place[256], path[400];
+	if (!is_root()) {
+		printf("not root: no units were made up\n");
+		return;
+	}
+	ck_assert_ptr_nonnull(mount);
+	snprintf(place, sizeof(place), "%s/orch-test-%d", mount, (int)getpid());
+	ck_assert_int_eq(mkdir(place, 0755), 0);
+	int status = in_child(user_below_a_unit, place);
+	for (size_t i = 0; i < sizeof(inside) / sizeof(*inside); i++) {
+		snprintf(path, sizeof(path), "%s/%s", place, strcmp(inside[i], ".") == 0 ? "" : inside[i]);
+		for (int j = 0; j < 1500 && rmdir(path) < 0 && errno == EBUSY; j++)
+			pause_ms(10);
+	}
+	ck_assert_int_eq(access(place, F_OK), -1);
+	ck_assert_int_eq(status, 0);
+}
+END_TEST
+
 START_TEST(leaf_in_a_delegated_cgroup)
 {
 	static const char *const mounts[] = {"/sys/fs/cgroup/unified", "/sys/fs/cgroup", NULL};
@@ -646,6 +723,10 @@ START_TEST(required_and_impossible)
 	struct limited limited;
 	uint32_t state = 0;
 	const char *mechanism = NULL;
+	if (!is_root() && has_controller("cpu")) {
+		printf("a user with controllers, who can not hide them: what is impossible was not tried\n");
+		return;
+	}
 	hide_cgroups();
 	opts.cpu_limit_percent = 50;
 	/* Control: not required, it is started and told. */
@@ -734,6 +815,7 @@ Suite *suite(void)
 	tcase_add_test(tcase, a_kill_is_not_memory);
 	tcase_add_test(tcase, memory_elsewhere_is_not_the_scopes);
 	tcase_add_test(tcase, leaf_in_a_delegated_cgroup);
+	tcase_add_test(tcase, leaf_below_a_users_unit);
 	tcase_add_test(tcase, forks);
 	tcase_add_test(tcase, zombies);
 	tcase_add_test(tcase, a_full_scope_starts_nothing);

@@ -264,7 +264,8 @@ int cgroup_enable(const struct cgroup_base *base, const char *controller, char *
 	if (error == EBUSY)
 		snprintf(reason, size,
 			 "%.120s has processes of its own, so its children can have no controllers: start the host in "
-			 "a cgroup below a delegated one (systemd: Delegate=yes and DelegateSubgroup=host)",
+			 "a cgroup below a delegated one (systemd: Delegate=yes, and from version 254 on "
+			 "DelegateSubgroup=host)",
 			 base->path);
 	else
 		snprintf(reason, size, "the %s controller of %.120s could not be enabled for its children: %s",

@@ -145,11 +145,32 @@ bool cgroup_is_leaf_name(const char *name)
  * subtree sits in a leaf of it, and the scopes' leaves are made beside it. Who marks it: systemd (Delegate=yes), or
  * whoever delegates by hand.
  */
-static bool is_delegated(const char *path)
+static bool has_mark(const char *path)
 {
 	char value[2];
 	return (getxattr(path, "user.delegate", value, sizeof(value)) == 1 && value[0] == '1') ||
 	       (getxattr(path, "trusted.delegate", value, sizeof(value)) == 1 && value[0] == '1');
+}
+
+static bool ends_in(const char *name, const char *const *endings)
+{
+	const char *ending = strrchr(name, '.');
+	for (; ending && *endings; endings++)
+		if (strcmp(ending, *endings) == 0)
+			return true;
+	return false;
+}
+
+/*
+ * An ordinary user's manager sets no mark in Debian 12 (systemd 252). But systemd puts the processes of a unit into the
+ * unit's own cgroup: who is below that, and in no unit there, was put there by the unit's programs, which only a
+ * delegated unit may do.
+ */
+static bool is_below_a_unit(const char *above, const char *own)
+{
+	static const char *const units[] = {".service", ".scope", ".slice", ".socket", ".mount", ".swap", ".control", NULL};
+	static const char *const with_programs[] = {".service", ".scope", NULL};
+	return geteuid() != 0 && ends_in(above, with_programs) && !ends_in(own, units);
 }
 
 bool cgroup_base(const char *controller, char *path, size_t size, char *reason, size_t reason_size)
@@ -161,7 +182,7 @@ bool cgroup_base(const char *controller, char *path, size_t size, char *reason, 
 	if (controller || !last || (size_t)(last - path) < mount_length)
 		return true;
 	*last = '\0';
-	if (!is_delegated(path) || access(path, W_OK) < 0)
+	if ((!has_mark(path) && !is_below_a_unit(strrchr(path, '/') + 1, last + 1)) || access(path, W_OK) < 0)
 		*last = '/';
 	return true;
 }
