@@ -89,6 +89,23 @@ static void say_controllers(const char *leaf)
 	say_file("leaf.cpu.max", leaf, "cpu.max");
 }
 
+static void say_limits(orch_scope *scope)
+{
+	static const struct {
+		const char *name;
+		uint32_t limit;
+	} limits[] = {{"memory", ORCH_LIMIT_MEMORY}, {"processes", ORCH_LIMIT_PROCESSES}, {"cpu", ORCH_LIMIT_CPU}};
+	static const char *const states[] = {"?", "unasked", "enforced", "partial", "absent"};
+	for (size_t i = 0; i < sizeof(limits) / sizeof(*limits); i++) {
+		uint32_t state = 0;
+		const char *mechanism = "";
+		if (orch_scope_limit(scope, limits[i].limit, &state, &mechanism) < 0)
+			fail("limit", NULL);
+		printf("limit.%s=%s\n", limits[i].name, states[state]);
+		printf("limit.%s.mechanism=%s\n", limits[i].name, mechanism);
+	}
+}
+
 /* The library's word for the member, and the kernel's. */
 static void say_member(orch_scope *scope)
 {
@@ -114,6 +131,7 @@ int main(void)
 	orch_proc *proc = NULL;
 	orch_death *death = NULL;
 	struct orch_ctx_opts ctx_opts;
+	struct orch_scope_opts scope_opts;
 	struct orch_proc_opts opts;
 	const char *const sleeper[] = {"sleep", "600", NULL};
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -122,13 +140,18 @@ int main(void)
 
 	orch_ctx_opts_init(&ctx_opts, sizeof(ctx_opts));
 	ctx_opts.helper_path = getenv("ORCH_PROBE_HELPER");
+	orch_scope_opts_init(&scope_opts, sizeof(scope_opts));
+	scope_opts.memory_limit_bytes = 64 << 20;
+	scope_opts.process_limit = 99;
+	scope_opts.cpu_limit_percent = 150;
 	orch_proc_opts_init(&opts, sizeof(opts));
 	opts.argv = sleeper;
-	if (orch_ctx_new(&ctx_opts, &ctx, &error) < 0 || orch_scope_new(ctx, NULL, &scope, &error) < 0 ||
+	if (orch_ctx_new(&ctx_opts, &ctx, &error) < 0 || orch_scope_new(ctx, &scope_opts, &scope, &error) < 0 ||
 	    orch_scope_spawn(scope, &opts, &proc, &error) < 0 ||
 	    orch_scope_start_wait(scope, 60000, &error) < 0)
 		fail("scope", error);
 	printf("rung=%u\n", (unsigned)orch_scope_rung(scope));
+	say_limits(scope);
 	if (orch_scope_cgroup(scope)[0]) {
 		say_controllers(orch_scope_cgroup(scope));
 		say_member(scope);
