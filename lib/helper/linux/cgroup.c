@@ -243,6 +243,17 @@ static bool read_words(int folder_fd, const char *name, char *text, size_t size)
 	return length >= 0;
 }
 
+/*
+ * The kernel refuses some controllers then, but not the threaded ones, cpu and pids: with those the cgroup becomes a
+ * threaded domain, and no process can be started in any child of it any more (cgroup-v2.rst, Threads). The root of the
+ * hierarchy, which has no cgroup.type, may have both.
+ */
+static bool has_own_processes(int fd)
+{
+	char text[256];
+	return faccessat(fd, "cgroup.type", F_OK, 0) == 0 && read_words(fd, "cgroup.procs", text, sizeof(text)) && text[0];
+}
+
 int cgroup_enable(const struct cgroup_base *base, const char *controller, char *reason, size_t size)
 {
 	char text[256], enable[32];
@@ -256,11 +267,14 @@ int cgroup_enable(const struct cgroup_base *base, const char *controller, char *
 	}
 	if (read_words(base->fd, "cgroup.subtree_control", text, sizeof(text)) && cgroup_has_word(text, controller))
 		return 0;
-	_cleanup_fd_ int fd = openat(base->fd, "cgroup.subtree_control", O_WRONLY | O_CLOEXEC);
-	int length = snprintf(enable, sizeof(enable), "+%s", controller);
-	if (fd >= 0 && write(fd, enable, (size_t)length) == length)
-		return 0;
-	int error = errno;
+	int error = has_own_processes(base->fd) ? EBUSY : 0;
+	if (!error) {
+		_cleanup_fd_ int fd = openat(base->fd, "cgroup.subtree_control", O_WRONLY | O_CLOEXEC);
+		int length = snprintf(enable, sizeof(enable), "+%s", controller);
+		if (fd >= 0 && write(fd, enable, (size_t)length) == length)
+			return 0;
+		error = errno;
+	}
 	if (error == EBUSY)
 		snprintf(reason, size,
 			 "%.120s has processes of its own, so its children can have no controllers: start the host in "
