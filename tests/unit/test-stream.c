@@ -527,11 +527,13 @@ START_TEST(broken_input_raises_no_signal)
 				     ARGV("sh", "-c", "exec </dev/null; echo closed; sleep 1000"));
 	while (seen.bytes < 7)
 		turns(ctx, 1);
-	OK(orch_stream_write(in, "x", 1, NULL, e));
-	uint32_t reason = 0;
-	OK(orch_stream_end_wait(in, 20000, &reason, e));
-	ck_assert_uint_eq(reason, ORCH_STREAM_CUT);
-	ck_assert_uint_eq(orch_stream_queued(in), 1);
+	/* The scope's init closes its copy a little after the program began: until then the pipe takes it. */
+	while (!orch_stream_reason(in)) {
+		orch_stream_write(in, "x", 1, NULL, NULL);
+		turns(ctx, 1);
+	}
+	ck_assert_uint_eq(orch_stream_reason(in), ORCH_STREAM_CUT);
+	ck_assert_uint_ge(orch_stream_queued(in), 1);
 	ck_assert_int_eq(in_seen.ends, 1);
 	ck_assert_int_eq(seen.exits, 0);
 	sigpending(&pending);
