@@ -249,7 +249,9 @@ typedef void (*orch_settle_fn)(void *userdata, orch_scope *scope, orch_settlemen
  * in, an identity with rights, connections, operations in flight, a server started for it. When the end begins, asked
  * for or not, `fn` is called once, from the loop, and the certificate waits for the answer: at the deadline at the
  * latest. If all processes are dead by then and the work has not settled, the verdict is UNVERIFIABLE and names it.
- * `what` names the work in the certificate; it is copied. A scope that never stood asks as well. Up to 64 a scope.
+ * `what` names the work in the certificate; it is copied. A scope that never stood asks as well. Up to 64 a scope. The
+ * registration lives as long as the scope: if `userdata` holds a counted handle of the same context, that does not end
+ * with the host's last handle.
  *
  * ORCH_EINVAL: scope, `what` (1 to 255 bytes) or `fn` is missing; ORCH_ECLOSED: the scope's end has begun; ORCH_EBUSY:
  * 64 are registered; ORCH_ENOMEM; ORCH_EFORKED. `destroy` is called once, also after a failure. Since 0.1.

@@ -123,7 +123,10 @@ struct orch_principal {
 	size_t body_bytes;
 	bool revoked;
 	uint32_t settled, unknown; /* of what was in flight then */
+	struct principal_tie *ties; /* to scopes; scope-work.c */
+	void (*untie)(orch_principal *principal); /* NULL: it never had one, as in a library without scopes */
 };
+
 
 /* 0, or the errors of broker_check(); ORCH_EINVAL: NULL; ORCH_ECLOSED: it is revoked. */
 int32_t principal_check(const orch_principal *principal, orch_error **reterr);

@@ -76,6 +76,8 @@ static void principal_free(void *object)
 		grant_free(principal->grants);
 		principal->grants = next;
 	}
+	if (principal->untie)
+		principal->untie(principal);
 	orch_broker *broker = principal->broker;
 	free(principal->name);
 	free(principal);
