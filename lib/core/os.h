@@ -39,6 +39,8 @@ int orch_rename_new(int from_dir, const char *from, int to_dir, const char *to);
 int orch_rename_swap(const char *one, const char *other);
 /* An open-file-description lock on the whole file, without waiting: -1 with EAGAIN or EACCES if another is there. */
 int orch_lock(int fd, bool shared);
+/* For all copies of the descriptor: a child that is about to exec has one, and would hold the lock so long. */
+void orch_unlock(int fd);
 /* The file that the running program was started from, absolute; to be freed; NULL with errno. */
 char *orch_program_path(void);
 

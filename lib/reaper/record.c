@@ -150,7 +150,9 @@ void record_close(struct record *record)
 	}
 	orch_close_in_child_no_more(&record->lock_fd);
 	orch_close_fd(&record->fd);
-	/* Closing, never F_UNLCK: in a forked child the lock is the parent's. */
+	/* The lock is the parent's in a forked child, where the descriptor is closed already. */
+	if (record->lock_fd >= 0)
+		orch_unlock(record->lock_fd);
 	orch_close_fd(&record->lock_fd);
 	free(record->path);
 	free(record->lock_path);

@@ -207,3 +207,9 @@ int orch_lock(int fd, bool shared)
 	struct flock range = {.l_type = shared ? F_RDLCK : F_WRLCK, .l_whence = SEEK_SET};
 	return fcntl(fd, F_OFD_SETLK, &range);
 }
+
+void orch_unlock(int fd)
+{
+	struct flock range = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+	fcntl(fd, F_OFD_SETLK, &range);
+}

@@ -278,7 +278,9 @@ static void fill_row(struct report_row *row, const struct channel *channel,
 static void fill_memory(struct report_row *row, const orch_sandbox *sandbox)
 {
 	row->channel = "memory";
-	row->mechanism = sandbox->memory_mechanism ? sandbox->memory_mechanism : "none";
+	snprintf(row->words, sizeof(row->words), "%s",
+		 sandbox->memory_mechanism ? sandbox->memory_mechanism : "none");
+	row->mechanism = row->words;
 	row->state = sandbox->memory_mechanism ? ORCH_CHANNEL_PARTIAL : ORCH_CHANNEL_ABSENT;
 	row->probe = row->control = ORCH_PROBE_NOT_RUN;
 	snprintf(row->detail, sizeof(row->detail), "%s",

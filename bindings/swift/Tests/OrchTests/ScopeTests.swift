@@ -48,7 +48,6 @@ import Testing
         options.processLimit = 20
         options.requiredLimits = [.time, .processes]
         let scope = try await Scope(context, options)
-        #expect(await scope.limit(.time) == nil)
         let proc = try await scope.spawn(["/bin/sleep", "1000"])
         #expect(await proc.reason == nil)
         #expect(try await scope.death.limit == .time)
