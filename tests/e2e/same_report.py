@@ -34,6 +34,10 @@ REPLACED = [
      "the broker's random part of an idempotency key, and its count over all tasks"),
     (r"PID namespace [0-9]+", "PID namespace N", "an inode number that the kernel gives"),
     (r"requested  [0-9TZ:-]+", "requested  TIME", "a time"),
+    (r"init       pid [0-9]+, started at tick [0-9]+,( pidfs inode [0-9]+,)? boot", r"init       pid N, started at tick N, boot",
+     "who init was"),
+    (r"in flight [0-9]+ settled, of [0-9]+ the", "in flight N settled, of N the",
+     "what an agent still asks when its sandbox is stopped"),
     (r"[0-9.]+ ms\b", "N ms", "a duration"),
     (r"[0-9]+ alive besides init", "N alive besides init", "what still lives when a scope is stopped"),
     (r"ConnectionResetError: \[Errno 104\] Connection reset by peer|BrokenPipeError: \[Errno 32\] Broken pipe"
