@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,6 +123,14 @@ static void run(struct helper *helper)
 	free(fds);
 }
 
+/* Whatever the host ignores: every program would inherit it. */
+static void default_signals(void)
+{
+	struct sigaction action = {.sa_handler = SIG_DFL};
+	for (int signal = 1; signal < NSIG; signal++)
+		sigaction(signal, &action, NULL);
+}
+
 int main(int argc, char **argv)
 {
 	struct helper helper = {.host_fd = SOCKET_FD, .host_watch = -1};
@@ -131,6 +140,7 @@ int main(int argc, char **argv)
 		printf("orch-reaper %s\n", ORCH_VERSION_STRING);
 		return 0;
 	}
+	default_signals();
 	if (other_use(argc, argv, &status))
 		return status;
 	if (argc != 1 || !wire_is_end(SOCKET_FD)) {

@@ -115,11 +115,9 @@ static void choose_cwd(const struct program *program, struct strings *strings)
 #endif
 }
 
-static void default_signals(void)
+/* No signal is ignored (main.c), and exec makes the handled ones default again: signal(7). */
+static void unblock_signals(void)
 {
-	struct sigaction action = {.sa_handler = SIG_DFL};
-	for (int signal = 1; signal < NSIG; signal++)
-		sigaction(signal, &action, NULL);
 	sigset_t none;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
@@ -195,7 +193,7 @@ void program_run(const struct program *program)
 	struct setup_error error;
 
 	setsid();
-	default_signals();
+	unblock_signals();
 	place_stdio(program);
 	take_terminal(program);
 	read_strings(program, &strings);

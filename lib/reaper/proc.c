@@ -174,9 +174,14 @@ static int32_t make_strings(const struct orch_proc_opts *opts, struct wire_packe
 	return 0;
 }
 
-static int32_t add_fd(struct wire_packet *packet, int32_t fd, const char *name, orch_error **reterr)
+/* `null_fd`: /dev/null, once it was needed. */
+static int32_t add_fd(struct wire_packet *packet, int32_t fd, int *null_fd, const char *name, orch_error **reterr)
 {
-	int copy = fd < 0 ? open("/dev/null", O_RDWR | O_CLOEXEC) : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (fd < 0 && *null_fd < 0)
+		*null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	else if (fd < 0)
+		fd = *null_fd;
+	int copy = fd < 0 ? *null_fd : fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (copy < 0 && errno == EBADF)
 		return orch_fail(reterr, ORCH_EINVAL, errno, NULL,
 				 "orch_proc_opts.%s %d is not open", name, fd);
@@ -195,6 +200,7 @@ static int32_t add_stdio(const orch_scope *scope, const struct orch_proc_opts *o
 	const int32_t fds[] = {opts->stdin_fd, opts->stdout_fd, opts->stderr_fd};
 	orch_stream *const streams[] = {opts->stdin_stream, opts->stdout_stream, opts->stderr_stream};
 	int32_t code = 0;
+	int null_fd = -1;
 	for (int i = 0; i < 3 && code == 0; i++) {
 		if (streams[i] && fds[i] >= 0)
 			return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
@@ -204,7 +210,7 @@ static int32_t add_stdio(const orch_scope *scope, const struct orch_proc_opts *o
 		if (code == 0 && streams[i])
 			stream_hand_to(streams[i], scope->load_uid);
 		if (code == 0)
-			code = add_fd(packet, streams[i] ? streams[i]->program_fd : fds[i],
+			code = add_fd(packet, streams[i] ? streams[i]->program_fd : fds[i], &null_fd,
 				      streams[i] ? stream_names[i] : names[i], reterr);
 		if (code == 0 && streams[i] && streams[i]->kind == ORCH_STREAM_PTY)
 			packet->message.flags |= WIRE_TERMINAL << i;

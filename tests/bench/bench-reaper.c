@@ -189,10 +189,13 @@ static int turn_stops(struct stops *stops, const char *mode, unsigned count, str
 	unsigned times = count >= TURN_PROCESSES ? 1 : TURN_PROCESSES / count;
 	times = times > most ? most : times;
 	for (unsigned i = 0; i < times; i++) {
+		/* Each follows the other equally often: what a thousand dead leave to the kernel's threads is the next one's. */
+		bool own_first = (i + own->count) % 2 == 0;
 		if (bench_stopped())
 			return bench_fail("interrupted");
-		if (own_stop(stops->host, stops->load, mode, count, &own_us[i]) < 0 ||
-		    peer_stop(stops->peer, mode, count, &bare_us[i]) < 0)
+		if ((own_first && own_stop(stops->host, stops->load, mode, count, &own_us[i]) < 0) ||
+		    peer_stop(stops->peer, mode, count, &bare_us[i]) < 0 ||
+		    (!own_first && own_stop(stops->host, stops->load, mode, count, &own_us[i]) < 0))
 			return -1;
 	}
 	own->values[own->count++] = bench_median(own_us, times);
@@ -266,10 +269,7 @@ static int stop_row(struct stops *stops, unsigned row)
 	struct bench_series own = {0}, bare = {0};
 	unsigned count = stop_rows[row].count;
 	const char *why = no_room(stops->options, count);
-	/* A turn of many takes seconds on both sides. */
-	unsigned pairs = count >= 1000 && stops->options->pairs > 5 ? 5 : stops->options->pairs;
-	if (count >= 4000 && pairs > 3)
-		pairs = 3;
+	unsigned pairs = stops->options->pairs;
 	while (!why && own.count < pairs)
 		if (turn_stops(stops, "idle", count, &own, &bare) < 0)
 			return -1;

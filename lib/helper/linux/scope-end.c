@@ -56,18 +56,18 @@ static void end_inner_tracer(const struct scope *scope)
 		pidfd_signal(fd, SIGKILL);
 }
 
+/* The cgroup first: all of them die beside each other, and init, when it is run for its end, finds less to wait for. */
 void scope_strike(struct scope *scope)
 {
 	scope_adopt_init(scope);
 	if (scope->setup_fd >= 0)
 		pidfd_signal(scope->setup_fd, SIGKILL);
+	if (scope->cgroup_fd >= 0 && leaf_kill(scope->cgroup_fd) == 0)
+		scope->proof |= WIRE_DEATH_CGROUP_KILL;
 	if (scope_has_to_sweep(scope))
 		ask_to_sweep(scope);
 	else if (scope_kill_init(scope))
 		scope->proof |= WIRE_DEATH_INIT_KILLED;
-	end_inner_tracer(scope);
-	if (scope->cgroup_fd >= 0 && leaf_kill(scope->cgroup_fd) == 0)
-		scope->proof |= WIRE_DEATH_CGROUP_KILL;
 }
 
 void scope_kill(struct scope *scope)
@@ -81,6 +81,7 @@ void scope_kill(struct scope *scope)
 
 void scope_look_for_frozen(struct scope *scope)
 {
+	end_inner_tracer(scope);
 	if (scope_thaw(scope))
 		scope->proof |= WIRE_DEATH_THAWED;
 	if (scope->thaw_pause_us < THAW_PAUSE_US)
@@ -91,6 +92,10 @@ void scope_look_for_frozen(struct scope *scope)
 void scope_look_again(struct scope *scope, int64_t delay_us)
 {
 	bool sweeps = scope_has_to_sweep(scope) && !scope->init_reaped;
+	/* It costs a file of /proc: once soon, and then as often as frozen members are looked for. */
+	if (!scope->tracer_sought)
+		end_inner_tracer(scope);
+	scope->tracer_sought = true;
 	if (sweeps)
 		ask_to_sweep(scope);
 	scope->due_us = now_us() + (sweeps && delay_us < WAKE_US ? WAKE_US : delay_us);

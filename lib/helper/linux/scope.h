@@ -79,6 +79,7 @@ struct scope {
 	int64_t last_death_us; /* CLOCK_MONOTONIC; 0: not yet */
 	int64_t thaw_due_us;   /* the next look for frozen members, and the pause after it */
 	int64_t thaw_pause_us;
+	bool tracer_sought; /* since the kill, a first time */
 	uint32_t alive; /* at the request */
 	bool counted;	/* by the host */
 	uint32_t proof; /* WIRE_DEATH_* */
@@ -111,7 +112,7 @@ void scope_strike(struct scope *scope);
 void scope_kill(struct scope *scope);
 /* Who is in it, but `but`. */
 void scope_census(const struct scope *scope, struct census *census, pid_t but, uint32_t most);
-/* It was killed and lives: perhaps it is frozen. */
+/* It was killed and lives: perhaps it is frozen, or a member traces its init. */
 void scope_look_for_frozen(struct scope *scope);
 /* Starts the end: requested by the host, or by what happened. Times: CLOCK_MONOTONIC us, CLOCK_REALTIME ms. */
 void scope_begin_end(struct scope *scope, int64_t grace_ms, int64_t deadline_us, int64_t requested_us,

@@ -120,6 +120,32 @@ static void take_cgroup(struct census *census, int cgroup_fd, pid_t but, uint32_
 	fclose(members);
 }
 
+bool census_count_list(const char *path, pid_t but, uint32_t *ret_count)
+{
+	char text[8192];
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int64_t end_us = now_us() + CENSUS_COUNT_US;
+	uint32_t count = 0;
+	pid_t pid = 0;
+	ssize_t got = -1;
+	/* A number may be cut between two reads; each ends in a newline. */
+	while (fd >= 0 && (got = read(fd, text, sizeof(text))) > 0 && now_us() < end_us)
+		for (ssize_t i = 0; i < got; i++) {
+			if (text[i] != '\n') {
+				pid = pid * 10 + (text[i] - '0');
+				continue;
+			}
+			count += pid > 0 && pid != but;
+			pid = 0;
+		}
+	if (fd >= 0)
+		close(fd);
+	if (got < 0)
+		return false;
+	*ret_count = count;
+	return true;
+}
+
 void census_take(struct census *census, uint64_t pidns_inode, int cgroup_fd, pid_t but,
 		 uint32_t most)
 {
@@ -241,9 +267,15 @@ bool census_is_unreaped(const struct census *census, pid_t init)
 int leaf_populated(int cgroup_fd)
 {
 	char text[256];
-	ssize_t length = read_at(cgroup_fd, "cgroup.events", text, sizeof(text));
+	int fd = openat(cgroup_fd, "cgroup.events", O_RDONLY | O_CLOEXEC);
+	/* One read gives all of a small file of cgroupfs. */
+	ssize_t length = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+	int error = errno;
+	if (fd >= 0)
+		close(fd);
 	if (length < 0)
-		return length == -ENOENT ? -ENODEV : (int)length;
+		return error == ENOENT ? -ENODEV : -error;
+	text[length] = '\0';
 	const char *line = strstr(text, "populated ");
 	if (!line)
 		return -EPROTO;

@@ -33,6 +33,9 @@ bool census_is_unreaped(const struct census *census, pid_t init);
 /* Counts who lives in a PID namespace besides its init, by its own /proc; for CENSUS_COUNT_US at most. */
 void census_count_inside(struct census *census, int proc_fd);
 
+/* Counts the lines of a cgroup.procs without `but`, for CENSUS_COUNT_US at most. False: it can not be read. */
+bool census_count_list(const char *path, pid_t but, uint32_t *ret_count);
+
 /* 1, 0, or a negative errno: "populated" of cgroup.events. -ENODEV: the leaf is gone. */
 int leaf_populated(int cgroup_fd);
 /* 0 or a negative errno. Kills what is in the leaf and below now: repeat until it is not populated.

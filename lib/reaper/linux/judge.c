@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #include "../scope-private.h"
 #include "descent.h"
@@ -23,6 +26,15 @@ static int open_leaf(const struct orch_scope *scope)
 	if (!scope->cgroup || !scope->cgroup[0])
 		return -1;
 	return open(scope->cgroup, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* A file of it, by its path: these are opened between a request and the deaths. */
+static bool leaf_file(const struct orch_scope *scope, const char *name, char *path, size_t size)
+{
+	if (!scope->cgroup || !scope->cgroup[0])
+		return false;
+	int length = snprintf(path, size, "%s/%s", scope->cgroup, name);
+	return length > 0 && (size_t)length < size;
 }
 
 /* Its end would leave its programs to nobody: it ends them, and itself, when orch-reaper's end of its socket closes. */
@@ -187,22 +199,21 @@ static bool may_strike(const struct orch_scope *scope)
 
 bool judge_members(const struct orch_scope *scope, uint32_t *ret_alive)
 {
-	_cleanup_close_ int leaf = may_strike(scope) ? open_leaf(scope) : -1;
-	struct census census;
-	if (leaf < 0)
+	char path[PATH_MAX];
+	if (!may_strike(scope) || !leaf_file(scope, "cgroup.procs", path, sizeof(path)))
 		return false;
-	census_take(&census, 0, leaf, scope->init_pid, 0);
-	*ret_alive = census.count;
-	census_free(&census);
-	return true;
+	return census_count_list(path, scope->init_pid, ret_alive);
 }
 
 void judge_strike(const struct orch_scope *scope)
 {
-	_cleanup_close_ int leaf = may_strike(scope) ? open_leaf(scope) : -1;
-	if (leaf < 0)
+	char path[PATH_MAX];
+	if (!may_strike(scope) || !leaf_file(scope, "cgroup.kill", path, sizeof(path)))
 		return;
-	leaf_kill(leaf);
+	_cleanup_close_ int kill_fd = open(path, O_WRONLY | O_CLOEXEC);
+	/* Where it is refused there is the other one, and orch-reaper's. */
+	ssize_t ignored = kill_fd >= 0 ? write(kill_fd, "1", 1) : 0;
+	(void)ignored;
 	pidfd_kill(scope->init_fd, SIGKILL);
 }
 
