@@ -16,6 +16,9 @@ ORCH_BEGIN_DECLS
 typedef struct orch_sandbox orch_sandbox;
 typedef struct orch_sandbox_result orch_sandbox_result;
 typedef struct orch_sandbox_report orch_sandbox_report;
+typedef struct orch_sandbox_answer orch_sandbox_answer;
+typedef struct orch_sandbox_pool orch_sandbox_pool;
+typedef struct orch_changes orch_changes;
 
 #define ORCH_ROOT_EMPTY 1u /* nothing but /proc, /dev, /tmp */
 #define ORCH_ROOT_TOOLS 2u /* and read-only /usr, /bin, /lib*, a minimal /etc */
@@ -38,8 +41,18 @@ struct orch_sandbox_opts {
 	uint32_t max_processes;  /* RLIMIT_NPROC inside the user namespace; 0: 512 */
 	uint32_t max_open_files; /* 0: 1024 */
 	uint64_t max_file_mib;   /* RLIMIT_FSIZE; 0: 2048 */
-	uint64_t tmp_mib;        /* size of the tmpfs on /tmp; 0: 256 */
+	/*
+	 * Bytes that programs can write in the sandbox's private file system, in MiB: /tmp, /dev/shm and what overlays
+	 * hold, together. When it is full, writing fails with ENOSPC, and a program that then ends without success has
+	 * ORCH_REASON_DISK. Folders of the host that are writable inside are not counted. 0: 256
+	 */
+	uint64_t tmp_mib;
 	uint64_t max_memory_mib; /* at least 4; where a cgroup has a memory controller (degradable); 0: none */
+	/* Percent of one processor; where a cgroup has a cpu controller (degradable); 0: none. Since 0.1. */
+	uint32_t max_cpu_percent;
+	uint32_t reserved;
+	/* Wall time from the start; then everything in it is killed, with ORCH_REASON_TIME; 0: none. Since 0.1. */
+	int64_t time_limit_ms;
 };
 
 ORCH_API void orch_sandbox_opts_init(struct orch_sandbox_opts *opts, uint32_t size);
@@ -67,17 +80,48 @@ ORCH_API orch_sandbox *orch_sandbox_unref(orch_sandbox *sandbox);
  * more of ORCH_PATH_*.
  *
  * ORCH_EINVAL: relative or empty path, "..", /proc, /dev or / as inner path, a folder of the system
- * with ORCH_PATH_OWN; ORCH_EEXIST: inner path is taken; ORCH_ETOOBIG: more than 256 paths; ORCH_ESTATE.
+ * with ORCH_PATH_OWN; ORCH_EEXIST: inner path is taken; ORCH_ETOOBIG: more than 16384 rules; ORCH_ESTATE.
  * Since 0.1.
  */
 ORCH_API int32_t orch_sandbox_add_path(orch_sandbox *sandbox, const char *host_path,
 				       const char *inner_path, uint32_t access, orch_error **reterr);
+/*
+ * Closes an inner path and everything below it, whatever else allows it: the deeper of two rules wins, and at the same
+ * path this one. Inside, a closed folder is empty and can not be entered, a closed file can not be opened. A path
+ * that is missing when the sandbox starts stays closed when it is made later: where it lies in a folder that is writable
+ * inside, an empty file is put in its place (a folder, if the path ends in a slash), and taken away after the end if nothing
+ * else took its place.
+ *
+ * ORCH_EINVAL as above; ORCH_ETOOBIG; ORCH_ESTATE. Since 0.1.
+ */
+ORCH_API int32_t orch_sandbox_deny_path(orch_sandbox *sandbox, const char *inner_path, orch_error **reterr);
 /*
  * The workspace: ORCH_PATH_OWN at `inner_path` (NULL: "/work"), and the working directory of programs.
  * Errors as above. Since 0.1.
  */
 ORCH_API int32_t orch_sandbox_set_workspace(orch_sandbox *sandbox, const char *host_path,
 					    const char *inner_path, orch_error **reterr);
+/*
+ * A workspace of which the host's folder stays as it is: programs see its files at `inner_path` (NULL: "/work"), and what
+ * they write goes to the sandbox's private file system (tmp_mib). orch_sandbox_changes() tells what they changed. It is
+ * the working directory, as with orch_sandbox_set_workspace(), of which a sandbox has one or this, once.
+ *
+ * Errors as above; ORCH_ENOTSUP: not on this system. At the start ORCH_EUNENFORCEABLE: the kernel has no overlayfs in user
+ * namespaces (before Linux 5.11). Since 0.1.
+ */
+ORCH_API int32_t orch_sandbox_set_overlay(orch_sandbox *sandbox, const char *host_path, const char *inner_path,
+					  orch_error **reterr);
+/*
+ * Reads a policy (schemas/policy.rng): the same as the builder calls and the fields of orch_sandbox_opts that it names.
+ * `name` is for messages (NULL: "policy"). Nothing is changed if it is refused.
+ *
+ * ORCH_EINVAL: not well-formed, not of the schema, or a rule that a builder call refuses; the message begins with
+ * NAME:LINE. ORCH_ETOOBIG: more than 16 MiB. ORCH_ESTATE. Since 0.1.
+ */
+ORCH_API int32_t orch_sandbox_read_policy(orch_sandbox *sandbox, const void *xml, size_t length, const char *name,
+					  orch_error **reterr);
+/* The same from a file. Also ORCH_ENOENT, ORCH_ESYS. Since 0.1. */
+ORCH_API int32_t orch_sandbox_load_policy(orch_sandbox *sandbox, const char *path, orch_error **reterr);
 /*
  * Adds to the environment of every program. It starts with PATH, HOME=/tmp/home, LANG=C.UTF-8, TMPDIR=/tmp
  * and nothing of the host's. NULL as value removes. ORCH_EINVAL: name empty or with '='. Since 0.1.
@@ -89,8 +133,16 @@ ORCH_API int32_t orch_sandbox_set_env(orch_sandbox *sandbox, const char *name, c
 #define ORCH_PROTECT_DEGRADABLE 2u /* goes on, and the report says partial */
 #define ORCH_PROTECT_OFF 3u
 /*
- * Level of a protection: "landlock", "seccomp", "memory". All are required but "memory", which is
- * degradable. ORCH_ENOENT: no such protection. Since 0.1.
+ * Level of a protection. Required by default: "namespaces" (user, PID, mount, network, IPC, UTS and cgroup namespaces
+ * with a root built from nothing), "landlock", "seccomp". Degradable by default: "memory", "cpu" (the limits of the
+ * options, where they are given).
+ *
+ * Without namespaces (off, or degradable and the host gives none) Landlock and seccomp are required whatever their
+ * level is: programs see the host's root and reach of it what the rules allow, inner paths have to be those of the
+ * host, there is no network, no private file system and nothing that hides other processes' names; the report says so. A
+ * scope's rung may then be any (least_rung: 0 is ORCH_RUNG_SUBREAPER).
+ *
+ * ORCH_ENOENT: no such protection. Since 0.1.
  */
 ORCH_API int32_t orch_sandbox_set_protection(orch_sandbox *sandbox, const char *protection,
 					     uint32_t level, orch_error **reterr);
@@ -108,6 +160,24 @@ ORCH_API int32_t orch_sandbox_start(orch_sandbox *sandbox, orch_sandbox_start_fn
 				    orch_destroy_fn destroy, orch_error **reterr);
 /* The waiting form. Also ORCH_EDEADLK. Since 0.1. */
 ORCH_API int32_t orch_sandbox_start_wait(orch_sandbox *sandbox, int64_t timeout_ms, orch_error **reterr);
+
+/*
+ * Why would `path` (inside, absolute) be denied? Answers from the rules that are enforced, or would be if it were started
+ * now: nothing is tried, so what a program finds may be less (a mode of the host's file). Links are not followed:
+ * ask for where they lead. `access`: ORCH_PATH_READ, _WRITE, _EXEC.
+ *
+ * ORCH_EINVAL; ORCH_ENOMEM; ORCH_EFORKED. Since 0.1.
+ */
+ORCH_API int32_t orch_sandbox_why(orch_sandbox *sandbox, const char *path, uint32_t access,
+				  orch_sandbox_answer **ret_answer, orch_error **reterr);
+ORCH_API orch_sandbox_answer *orch_sandbox_answer_unref(orch_sandbox_answer *answer);
+/* What of the access asked for is denied: ORCH_PATH_*, 0: nothing. Since 0.1. */
+ORCH_API uint32_t orch_sandbox_answer_denied(const orch_sandbox_answer *answer);
+/* The rule that decided, as it was given ("deny /work/.git", with NAME:LINE of a policy), or "" if none covers the path. Lives
+ * with the answer. Since 0.1. */
+ORCH_API const char *orch_sandbox_answer_rule(const orch_sandbox_answer *answer);
+/* A sentence for people. Lives with the answer. Since 0.1. */
+ORCH_API const char *orch_sandbox_answer_text(const orch_sandbox_answer *answer);
 
 /* The scope; borrowed; NULL before the start. Since 0.1. */
 ORCH_API orch_scope *orch_sandbox_scope(orch_sandbox *sandbox);
@@ -165,8 +235,66 @@ ORCH_API const void *orch_sandbox_result_output(const orch_sandbox_result *resul
 						size_t *ret_length);
 /* 1 if bytes over the limit were dropped. Since 0.1. */
 ORCH_API int32_t orch_sandbox_result_truncated(const orch_sandbox_result *result, int32_t stream);
+/* Why the program ended: ORCH_REASON_*. Since 0.1. */
+ORCH_API uint32_t orch_sandbox_result_reason(const orch_sandbox_result *result);
 /* The certificate, borrowed. Since 0.1. */
 ORCH_API orch_death *orch_sandbox_result_death(const orch_sandbox_result *result);
+
+#define ORCH_CHANGE_ADDED 1u
+#define ORCH_CHANGE_MODIFIED 2u /* content, mode, type or link target; a folder only if its mode is another */
+#define ORCH_CHANGE_DELETED 3u
+
+/*
+ * What programs changed in the overlay, sorted by path, while the sandbox stands or after its end, as long as it has a
+ * reference. Read from the private file system without following a link; what a living program does meanwhile may be
+ * seen in part.
+ *
+ * ORCH_ESTATE: it has no overlay, or never stood; ORCH_ETOOBIG: more than 1,000,000 paths, or folders deeper than 256;
+ * ORCH_ESYS; ORCH_ENOMEM. Since 0.1.
+ */
+ORCH_API int32_t orch_sandbox_changes(orch_sandbox *sandbox, orch_changes **ret_changes, orch_error **reterr);
+ORCH_API orch_changes *orch_changes_unref(orch_changes *changes);
+ORCH_API uint32_t orch_changes_count(const orch_changes *changes);
+/*
+ * Row `index`: path relative to the workspace (a byte string), ORCH_CHANGE_*, mode as of stat(2) (0: deleted), and bytes of
+ * a file. Outputs may be NULL; the path lives with the changes. ORCH_EINVAL past the end. Since 0.1.
+ */
+ORCH_API int32_t orch_changes_row(const orch_changes *changes, uint32_t index, const char **ret_path,
+				  uint32_t *ret_kind, uint32_t *ret_mode, uint64_t *ret_bytes);
+/* One line for each: "A path", "M path", "D path". Lives with the changes. Since 0.1. */
+ORCH_API const char *orch_changes_text(const orch_changes *changes);
+/*
+ * Writes the added and modified files, folders and links below the folder `path`, which has to be there and empty, owned by
+ * the caller. Not written: devices, sockets, pipes, set-id bits. Links are written as they are and never followed.
+ *
+ * ORCH_ESTATE: the sandbox is gone; ORCH_EEXIST: the folder is not empty; ORCH_ESYS with the path: what was written
+ * stays. Since 0.1.
+ */
+ORCH_API int32_t orch_changes_export(const orch_changes *changes, const char *path, orch_error **reterr);
+
+/*
+ * A pool keeps `ready` sandboxes started, each a copy of `pattern` as it is now, so that a program needs to wait for no
+ * set-up. A sandbox that was taken is the caller's, with one reference, and another one is started in the background.
+ * `pattern` is not started and is not used afterwards.
+ *
+ * ORCH_EINVAL: ready is 0 or above 256, or a path of the pattern is ORCH_PATH_OWN (a folder has one owner; an overlay is
+ * fine); ORCH_ESTATE: the pattern was started; ORCH_ENOMEM; ORCH_EFORKED. Since 0.1.
+ */
+ORCH_API int32_t orch_sandbox_pool_new(orch_sandbox *pattern, uint32_t ready, orch_sandbox_pool **ret_pool,
+				       orch_error **reterr);
+ORCH_API orch_sandbox_pool *orch_sandbox_pool_ref(orch_sandbox_pool *pool);
+/* The last reference ends those that nobody took. Takes NULL, returns NULL. Since 0.1. */
+ORCH_API orch_sandbox_pool *orch_sandbox_pool_unref(orch_sandbox_pool *pool);
+/*
+ * One that is ready. ORCH_EBUSY: none is at the moment; or the error of the last start, if that failed: the pool tries again
+ * at the next call. Since 0.1.
+ */
+ORCH_API int32_t orch_sandbox_pool_take(orch_sandbox_pool *pool, orch_sandbox **ret_sandbox, orch_error **reterr);
+/* Waits for one. Also ORCH_ETIMEDOUT, ORCH_EDEADLK. Since 0.1. */
+ORCH_API int32_t orch_sandbox_pool_take_wait(orch_sandbox_pool *pool, int64_t timeout_ms,
+					     orch_sandbox **ret_sandbox, orch_error **reterr);
+/* How many are ready now. Since 0.1. */
+ORCH_API uint32_t orch_sandbox_pool_ready(const orch_sandbox_pool *pool);
 
 #define ORCH_CHANNEL_ENFORCED 1u
 #define ORCH_CHANNEL_PARTIAL 2u
@@ -196,6 +324,11 @@ ORCH_API int32_t orch_sandbox_report_row(const orch_sandbox_report *report, uint
 					 const char **ret_channel, uint32_t *ret_state,
 					 const char **ret_mechanism, uint32_t *ret_probe,
 					 uint32_t *ret_control, const char **ret_detail);
+/*
+ * For a row that is not ORCH_CHANNEL_ENFORCED: what is missing here and what to do about it; else NULL. Lives with the
+ * report. Since 0.1.
+ */
+ORCH_API const char *orch_sandbox_report_remedy(const orch_sandbox_report *report, uint32_t index);
 /* A table for people. Valid while the report lives. Since 0.1. */
 ORCH_API const char *orch_sandbox_report_text(const orch_sandbox_report *report);
 

@@ -182,6 +182,7 @@ ORCH_API int32_t orch_proc_term_signal(const orch_proc *proc);
 #define ORCH_REASON_STOPPED 5u	/* its scope was being stopped; also if that was before it was started */
 #define ORCH_REASON_SETUP 6u	/* it could not be started: its scope's set-up, its own, or exec; orch_proc_error() */
 #define ORCH_REASON_LOST 7u	/* orch-reaper died, or its scope has survivors: how it ended is not known */
+#define ORCH_REASON_DISK 8u	/* without success, and its sandbox's private file system was full (tmp_mib) */
 
 /* ORCH_REASON_*, or 0 while it has not ended. Since 0.1. */
 ORCH_API uint32_t orch_proc_reason(const orch_proc *proc);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The builder: paths, environment, protections. */
+/* The builder: paths, environment. */
 #include <stdio.h>
 
 #include "sandbox-private.h"
@@ -126,10 +126,10 @@ int32_t orch_sandbox_add_path(orch_sandbox *sandbox, const char *host_path, cons
 	    access & ~(ORCH_PATH_READ | ORCH_PATH_WRITE | ORCH_PATH_EXEC | ORCH_PATH_OWN))
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
 				 "access 0x%x is not one or more of ORCH_PATH_*", access);
-	if (sandbox->path_count >= ORCH_SPEC_MAX_MOUNTS)
+	if (sandbox->path_count >= ORCH_SPEC_MAX_RULES)
 		return orch_fail(reterr, ORCH_ETOOBIG, 0, NULL,
 				 "more than %u paths: add a folder instead of its files",
-				 ORCH_SPEC_MAX_MOUNTS);
+				 ORCH_SPEC_MAX_RULES);
 	_cleanup_free_ char *host = NULL, *inner = NULL;
 
 	code = clean_path(host_path, "host path", &host, reterr);
@@ -250,31 +250,6 @@ const char **orch_sandbox_environment(const orch_sandbox *sandbox, const char *c
 	return result;
 }
 
-/* --- protections ---------------------------------------------------------------------------- */
-
-int32_t orch_sandbox_set_protection(orch_sandbox *sandbox, const char *protection, uint32_t level,
-				    orch_error **reterr)
-{
-	int32_t code = orch_sandbox_check_builder(sandbox, reterr);
-
-	if (code < 0)
-		return code;
-	if (level < ORCH_PROTECT_REQUIRED || level > ORCH_PROTECT_OFF)
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
-				 "level %u is not one of ORCH_PROTECT_*", level);
-	if (protection && strcmp(protection, "landlock") == 0)
-		sandbox->landlock = level;
-	else if (protection && strcmp(protection, "seccomp") == 0)
-		sandbox->seccomp = level;
-	else if (protection && strcmp(protection, "memory") == 0)
-		sandbox->memory = level;
-	else
-		return orch_fail(reterr, ORCH_ENOENT, 0, NULL,
-				 "there is no protection \"%s\": landlock, seccomp, memory",
-				 protection ? protection : "");
-	return 0;
-}
-
 /* -------------------------------------------------------------------------------------------- */
 
 int32_t orch_sandbox_policy_init(orch_sandbox *sandbox, orch_error **reterr)
@@ -288,8 +263,7 @@ int32_t orch_sandbox_policy_init(orch_sandbox *sandbox, orch_error **reterr)
 	int32_t code = 0;
 
 	sandbox->cwd = "/";
-	sandbox->landlock = sandbox->seccomp = ORCH_PROTECT_REQUIRED;
-	sandbox->memory = ORCH_PROTECT_DEGRADABLE;
+	orch_sandbox_protections_init(sandbox);
 	for (size_t i = 0; code == 0 && i < sizeof(variables) / sizeof(variables[0]); i++)
 		code = set_variable(sandbox, variables[i][0], variables[i][1], reterr);
 	return code;

@@ -18,6 +18,16 @@ struct sandbox_variable {
 	char *text; /* "NAME=value" */
 };
 
+/* protection.c has their names and default levels. */
+enum sandbox_protection {
+	PROTECT_NAMESPACES,
+	PROTECT_LANDLOCK,
+	PROTECT_SECCOMP,
+	PROTECT_MEMORY,
+	PROTECT_CPU,
+	SANDBOX_PROTECTIONS
+};
+
 enum sandbox_state { SANDBOX_NEW, SANDBOX_STARTING, SANDBOX_STARTED, SANDBOX_FAILED };
 
 /* Outlives the sandbox where the scope does: NULL then. */
@@ -44,7 +54,7 @@ struct orch_sandbox {
 	const char *cwd; /* inner path of the workspace, or "/" */
 	struct sandbox_variable *variables;
 	size_t variable_count;
-	uint32_t landlock, seccomp, memory; /* ORCH_PROTECT_* */
+	uint32_t levels[SANDBOX_PROTECTIONS]; /* ORCH_PROTECT_* */
 	const char *memory_mechanism;	    /* what limits memory; NULL: nothing */
 	uint32_t host_uid;
 	orch_scope *scope;
@@ -54,6 +64,10 @@ struct orch_sandbox {
 	orch_sandbox_start_fn start_fn;
 	void *start_userdata;
 	orch_destroy_fn start_destroy;
+	/* For tests, with a test build of orch-reaper: what it leaves out (ORCH_SPEC_WITHOUT_*), and the highest Landlock ABI
+	 * that it takes (0: the kernel's). */
+	uint64_t without;
+	uint32_t landlock_abi;
 };
 
 void orch_sandbox_add_dependent(orch_sandbox *sandbox, struct sandbox_dependent *dependent);
@@ -88,6 +102,9 @@ int32_t orch_sandbox_uid_range(struct uid_range *ret_range, orch_error **reterr)
  * ORCH_EUNENFORCEABLE if that is required and can not be.
  */
 int32_t orch_sandbox_limit_memory(orch_sandbox *sandbox, orch_error **reterr);
+
+/* protection.c */
+void orch_sandbox_protections_init(orch_sandbox *sandbox);
 
 /* policy.c */
 void orch_sandbox_policy_free(orch_sandbox *sandbox);

@@ -228,7 +228,7 @@ static int32_t make_scope(orch_sandbox *sandbox, orch_error **reterr)
 	opts.label = sandbox->opts.label;
 	opts.least_rung = sandbox->opts.least_rung;
 	opts.setup_timeout_ms = sandbox->opts.setup_timeout_ms;
-	if (sandbox->memory != ORCH_PROTECT_OFF)
+	if (sandbox->levels[PROTECT_MEMORY] != ORCH_PROTECT_OFF)
 		opts.memory_limit_bytes = sandbox->opts.max_memory_mib << 20;
 	const struct orch_confinement confinement = {
 		.spec_fd = spec,

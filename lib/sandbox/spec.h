@@ -12,9 +12,9 @@
 #include <stdint.h>
 
 #define ORCH_SPEC_MAGIC "ORCHSPEC"
-#define ORCH_SPEC_VERSION 1u
-#define ORCH_SPEC_MAX_BYTES (4u << 20)
-#define ORCH_SPEC_MAX_MOUNTS 256u
+#define ORCH_SPEC_VERSION 2u
+#define ORCH_SPEC_MAX_BYTES (16u << 20)
+#define ORCH_SPEC_MAX_RULES 16384u
 #define ORCH_SPEC_MAX_ENV 4096u
 #define ORCH_SPEC_MAX_FILTER 4096u /* BPF_MAXINSNS */
 
@@ -31,12 +31,18 @@ struct orch_spec_header {
 	uint32_t length;   /* of the whole file */
 	uint32_t root;	   /* ORCH_ROOT_* */
 	uint32_t net;	   /* ORCH_NET_* */
-	uint32_t landlock; /* ORCH_PROTECT_* */
-	uint32_t seccomp;  /* ORCH_PROTECT_* */
+	uint32_t namespaces; /* ORCH_PROTECT_* */
+	uint32_t landlock;
+	uint32_t seccomp;
+	uint32_t reserved;
 	uint32_t max_processes;
 	uint32_t max_open_files;
 	uint64_t max_file_bytes;
-	uint64_t tmp_bytes;
+	uint64_t tmp_bytes; /* of the private file system */
+	/* Tests only: any but a test build of orch-reaper refuses them. */
+	uint64_t without;      /* ORCH_SPEC_WITHOUT_* */
+	uint32_t landlock_abi; /* at most this one; 0: the kernel's */
+	uint32_t reserved_too;
 	uint32_t hostname;	/* offset into the strings */
 	uint32_t cwd;		/* the same */
 	uint32_t mounts_offset; /* struct orch_spec_mount[mounts_count]; parents before children */
@@ -53,7 +59,13 @@ struct orch_spec_mount {
 	uint32_t host;	 /* string offset: absolute path outside */
 	uint32_t inner;	 /* string offset: absolute, normalised path inside */
 	uint32_t access; /* ORCH_PATH_* */
-	uint32_t reserved;
+	uint32_t kind;	 /* ORCH_SPEC_* */
 };
+
+#define ORCH_SPEC_BIND 1u
+#define ORCH_SPEC_OVERLAY 2u /* host: the lower side */
+#define ORCH_SPEC_DENY 3u    /* no host, no access */
+/* The same, and what is missing is made as a folder. */
+#define ORCH_SPEC_DENY_FOLDER 4u
 
 #endif

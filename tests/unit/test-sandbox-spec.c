@@ -41,6 +41,7 @@ static struct good good_spec(void)
 			   .length = sizeof(spec),
 			   .root = ORCH_ROOT_TOOLS,
 			   .net = ORCH_NET_NONE,
+			   .namespaces = ORCH_PROTECT_REQUIRED,
 			   .landlock = ORCH_PROTECT_REQUIRED,
 			   .seccomp = ORCH_PROTECT_REQUIRED,
 			   .max_processes = 10,
@@ -55,7 +56,7 @@ static struct good good_spec(void)
 			   .filter_count = 2,
 			   .strings_offset = offsetof(struct good, strings),
 			   .strings_length = sizeof(STRINGS)},
-		.mounts = {{15, 23, ORCH_PATH_READ, 0}, {15, 26, ORCH_PATH_OWN, 0}},
+		.mounts = {{15, 23, ORCH_PATH_READ, ORCH_SPEC_BIND}, {15, 26, ORCH_PATH_OWN, ORCH_SPEC_BIND}},
 		.env = {31, 35},
 		.strings = STRINGS,
 	};
@@ -114,17 +115,20 @@ END_TEST
 START_TEST(bad_ones_are_refused)
 {
 	BAD(header.magic[0], 'x');
-	BAD(header.version, 2);
+	BAD(header.version, 1);
 	BAD(header.length, 0);
 	BAD(header.root, 0);
 	BAD(header.net, 3);
+	BAD(header.namespaces, 0);
+	BAD(header.without, 1);
+	BAD(header.landlock_abi, 1);
 	BAD(header.landlock, 0);
 	BAD(header.seccomp, 4);
 	BAD(header.filter_count, 0);
 	BAD(header.filter_count, 5000);
 	BAD(header.filter_offset, 4);
 	BAD(header.filter_offset, offsetof(struct good, filter) + 1);
-	BAD(header.mounts_count, 257);
+	BAD(header.mounts_count, 16385);
 	BAD(header.mounts_count, UINT32_MAX);
 	BAD(header.mounts_offset, sizeof(struct good) - 8);
 	BAD(header.mounts_offset, UINT32_MAX - 3);
@@ -141,6 +145,7 @@ START_TEST(bad_ones_are_refused)
 	BAD(mounts[1].inner, 64);
 	BAD(mounts[0].access, 0);
 	BAD(mounts[0].access, 16);
+	BAD(mounts[0].kind, 0);
 	BAD(strings[23], 'a'); /* "a/..." */
 	BAD(strings[27], '/'); /* "//" */
 	BAD(strings[27], '.'); /* "/./b": a '.' alone */

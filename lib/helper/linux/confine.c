@@ -49,7 +49,7 @@ static const char *check_header(const struct orch_spec_header *header, size_t le
 		return "it is of another version";
 	if (header->length != length)
 		return "its length is wrong";
-	if (header->mounts_count > ORCH_SPEC_MAX_MOUNTS || header->env_count > ORCH_SPEC_MAX_ENV ||
+	if (header->mounts_count > ORCH_SPEC_MAX_RULES || header->env_count > ORCH_SPEC_MAX_ENV ||
 	    header->filter_count > ORCH_SPEC_MAX_FILTER)
 		return "a count is over its limit";
 	if (!table_fits(header, header->mounts_offset, header->mounts_count,
@@ -66,6 +66,12 @@ static const char *check_header(const struct orch_spec_header *header, size_t le
 		return "unknown root preset";
 	if (header->net != ORCH_NET_NONE && header->net != ORCH_NET_BROKER)
 		return "unknown network mode";
+	if (header->namespaces != ORCH_PROTECT_REQUIRED)
+		return "unknown level of namespaces";
+#ifndef ORCH_TEST_BUILD
+	if (header->without || header->landlock_abi)
+		return "it is for a test build";
+#endif
 	if (header->landlock < ORCH_PROTECT_REQUIRED || header->landlock > ORCH_PROTECT_OFF ||
 	    header->seccomp < ORCH_PROTECT_REQUIRED || header->seccomp > ORCH_PROTECT_OFF)
 		return "unknown protection level";
@@ -91,6 +97,8 @@ static const char *check_strings(const struct confine *confine, const uint32_t *
 		if (confine->strings[mount->host] != '/' ||
 		    !path_is_clean(confine->strings + mount->inner))
 			return "a path is malformed";
+		if (mount->kind != ORCH_SPEC_BIND)
+			return "a rule is of an unknown kind";
 		if (mount->access == 0 || mount->access & ~(ORCH_PATH_READ | ORCH_PATH_WRITE |
 							    ORCH_PATH_EXEC | ORCH_PATH_OWN))
 			return "an access is unknown";

@@ -5,7 +5,7 @@
 int32_t orch_sandbox_limit_memory(orch_sandbox *sandbox, orch_error **reterr)
 {
 	(void)reterr;
-	if (sandbox->opts.max_memory_mib > 0 && sandbox->memory != ORCH_PROTECT_OFF)
+	if (sandbox->opts.max_memory_mib > 0 && sandbox->levels[PROTECT_MEMORY] != ORCH_PROTECT_OFF)
 		orch_ctx_logf(sandbox->ctx, ORCH_LOG_NOTICE, "sandbox: memory is not limited, macOS has no cap for it");
 	return 0;
 }

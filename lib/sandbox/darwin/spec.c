@@ -16,9 +16,9 @@ static int32_t check_gaps(const orch_sandbox *sandbox, orch_error **reterr)
 	struct profile_wishes wishes = {
 		.least_rung = sandbox->opts.least_rung,
 		.net = sandbox->opts.net,
-		.landlock = sandbox->landlock,
-		.seccomp = sandbox->seccomp,
-		.memory = sandbox->memory,
+		.landlock = sandbox->levels[PROTECT_LANDLOCK],
+		.seccomp = sandbox->levels[PROTECT_SECCOMP],
+		.memory = sandbox->levels[PROTECT_MEMORY],
 		.max_memory_mib = sandbox->opts.max_memory_mib,
 	};
 
@@ -41,20 +41,27 @@ static int32_t check_gaps(const orch_sandbox *sandbox, orch_error **reterr)
 /* --- the profile ----------------------------------------------------------------------------- */
 
 struct resolved {
-	char *paths[ORCH_SPEC_MAX_MOUNTS];
-	struct profile_path rules[ORCH_SPEC_MAX_MOUNTS];
+	char **paths;
+	struct profile_path *rules;
+	size_t count;
 };
 
 static void resolved_free(struct resolved *resolved)
 {
-	for (size_t i = 0; i < ORCH_SPEC_MAX_MOUNTS; i++)
+	for (size_t i = 0; i < resolved->count; i++)
 		free(resolved->paths[i]);
-	free(resolved);
+	free(resolved->paths);
+	free(resolved->rules);
 }
 
 /* Once and here: a load that may write above one of its paths could put a link in its place before its next program. */
 static int32_t resolve(const orch_sandbox *sandbox, struct resolved *resolved, orch_error **reterr)
 {
+	resolved->paths = calloc(sandbox->path_count + 1, sizeof(*resolved->paths));
+	resolved->rules = calloc(sandbox->path_count + 1, sizeof(*resolved->rules));
+	if (!resolved->paths || !resolved->rules)
+		return orch_fail_memory(reterr);
+	resolved->count = sandbox->path_count;
 	for (size_t i = 0; i < sandbox->path_count; i++) {
 		const char *host = sandbox->paths[i].host;
 
@@ -70,14 +77,11 @@ static int32_t resolve(const orch_sandbox *sandbox, struct resolved *resolved, o
 
 static int32_t write_profile(const orch_sandbox *sandbox, struct orch_buf *profile, orch_error **reterr)
 {
-	struct resolved *resolved = calloc(1, sizeof(*resolved));
+	struct resolved resolved = {0};
 	size_t bad = 0;
-
-	if (!resolved)
-		return orch_fail_memory(reterr);
-	int32_t code = resolve(sandbox, resolved, reterr);
+	int32_t code = resolve(sandbox, &resolved, reterr);
 	const struct profile_policy policy = {.root = sandbox->opts.root,
-					      .paths = resolved->rules,
+					      .paths = resolved.rules,
 					      .path_count = sandbox->path_count};
 
 	if (code == 0 && orch_profile_write(&policy, profile, &bad) < 0)
@@ -87,7 +91,7 @@ static int32_t write_profile(const orch_sandbox *sandbox, struct orch_buf *profi
 				 sandbox->paths[bad].host);
 	if (code == 0 && profile->failed)
 		code = orch_fail_memory(reterr);
-	resolved_free(resolved);
+	resolved_free(&resolved);
 	return code;
 }
 

@@ -54,6 +54,7 @@ static int32_t add_mounts(struct writer *writer, const orch_sandbox *sandbox, or
 			.host = add_string(writer, sorted[i]->host),
 			.inner = add_string(writer, sorted[i]->inner),
 			.access = sorted[i]->access,
+			.kind = ORCH_SPEC_BIND,
 		};
 
 		orch_buf_add(&writer->tables, &mount, sizeof(mount));
@@ -79,8 +80,11 @@ int32_t orch_sandbox_spec(const orch_sandbox *sandbox, int *ret_fd, orch_error *
 		.version = ORCH_SPEC_VERSION,
 		.root = sandbox->opts.root,
 		.net = sandbox->opts.net,
-		.landlock = sandbox->landlock,
-		.seccomp = sandbox->seccomp,
+		.namespaces = sandbox->levels[PROTECT_NAMESPACES],
+		.without = sandbox->without,
+		.landlock_abi = sandbox->landlock_abi,
+		.landlock = sandbox->levels[PROTECT_LANDLOCK],
+		.seccomp = sandbox->levels[PROTECT_SECCOMP],
 		.max_processes = sandbox->opts.max_processes,
 		.max_open_files = sandbox->opts.max_open_files,
 		.max_file_bytes = sandbox->opts.max_file_mib << 20,
@@ -90,7 +94,7 @@ int32_t orch_sandbox_spec(const orch_sandbox *sandbox, int *ret_fd, orch_error *
 	};
 	int32_t code = 0;
 
-	if (sandbox->seccomp != ORCH_PROTECT_OFF)
+	if (sandbox->levels[PROTECT_SECCOMP] != ORCH_PROTECT_OFF)
 		code = orch_sandbox_filter(&filter, &filter_length, reterr);
 	header.filter_offset = sizeof(header);
 	header.filter_count = (uint32_t)(filter_length / sizeof(struct sock_filter));
