@@ -29,6 +29,9 @@ struct confine *confine_load(int spec_fd, struct setup_error *error);
  */
 int confine_program(struct confine *confine, struct setup_error *error);
 
+/* Tests only, and false but in a test build: the specification wants that left out (ORCH_SPEC_WITHOUT_*). */
+bool confine_leaves_out(const struct confine *confine, uint64_t protection);
+
 /* The default working directory and environment of programs ("NAME=value", NULL-terminated). */
 const char *confine_cwd(const struct confine *confine);
 const char *const *confine_environment(const struct confine *confine);

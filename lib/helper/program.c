@@ -12,6 +12,7 @@
 
 #include <orch/error.h>
 
+#include "../sandbox/spec.h"
 #include "helper.h"
 
 /* Slack for entries of the confinement's own environment. */
@@ -187,12 +188,23 @@ static _Noreturn void run_probe(const struct program *program)
 	give_up(program, &error);
 }
 
+static bool leaves_out(const struct program *program, uint64_t protection)
+{
+#ifdef ORCH_HAVE_CONFINE
+	return confine_leaves_out(program->confine, protection);
+#else
+	(void)program, (void)protection;
+	return false;
+#endif
+}
+
 void program_run(const struct program *program)
 {
 	struct strings strings;
 	struct setup_error error;
 
-	setsid();
+	if (!leaves_out(program, ORCH_SPEC_WITHOUT_SESSION))
+		setsid();
 	unblock_signals();
 	place_stdio(program);
 	take_terminal(program);
@@ -211,7 +223,8 @@ void program_run(const struct program *program)
 #endif
 	if (program->request->message.flags & WIRE_PROBE)
 		run_probe(program);
-	close_others_at_exec();
+	if (!leaves_out(program, ORCH_SPEC_WITHOUT_CLOSING))
+		close_others_at_exec();
 	errno = execute(strings.argv, strings.envp);
 	setup_fail(&error, ORCH_ESPAWN, errno, "exec",
 		   strchr(strings.argv[0], '/') ? "%.200s could not be executed"

@@ -81,6 +81,8 @@ int32_t orch_sandbox_spec(const orch_sandbox *sandbox, int *ret_fd, orch_error *
 
 /* linux/seccomp.c: the program as BPF, struct sock_filter[], in static storage. Length in bytes. */
 int32_t orch_sandbox_filter(const void **ret_program, size_t *ret_length, orch_error **reterr);
+/* Tests only: without the groups ORCH_SPEC_WITHOUT_SECCOMP_*. */
+int32_t orch_sandbox_filter_without(uint64_t groups, struct orch_buf *ret_program, orch_error **reterr);
 
 /*
  * uid.c: a uid for the load: as root one that no other sandbox of this process has, else the

@@ -18,6 +18,42 @@
 #define ORCH_SPEC_MAX_ENV 4096u
 #define ORCH_SPEC_MAX_FILTER 4096u /* BPF_MAXINSNS */
 
+/*
+ * What a test build of orch-reaper leaves out, each by itself: a test then sees what that protection alone keeps closed.
+ * The groups of the seccomp program are left out by who writes it.
+ */
+#define ORCH_SPEC_WITHOUT_OWN_UID (1ull << 0) /* as root: the load stays uid 0 outside */
+#define ORCH_SPEC_WITHOUT_PIDNS (1ull << 1)   /* and with it the /proc of its own */
+#define ORCH_SPEC_WITHOUT_NETNS (1ull << 2)
+#define ORCH_SPEC_WITHOUT_IPCNS (1ull << 3)
+#define ORCH_SPEC_WITHOUT_UTSNS (1ull << 4)
+#define ORCH_SPEC_WITHOUT_CGROUPNS (1ull << 5)
+#define ORCH_SPEC_WITHOUT_ROOT (1ull << 6)	 /* the host's folders are there as well */
+#define ORCH_SPEC_WITHOUT_ATTRIBUTES (1ull << 7) /* mounts are writable, with set-id programs and devices */
+#define ORCH_SPEC_WITHOUT_PROC (1ull << 8)	 /* /proc has all its files */
+#define ORCH_SPEC_WITHOUT_NESTING (1ull << 9)	 /* user namespaces may be nested */
+#define ORCH_SPEC_WITHOUT_CAPABILITIES (1ull << 10)
+#define ORCH_SPEC_WITHOUT_SECUREBITS (1ull << 11)
+#define ORCH_SPEC_WITHOUT_KEYRING (1ull << 12)
+#define ORCH_SPEC_WITHOUT_CLOSING (1ull << 13) /* of descriptors, once the helper knows the specification */
+#define ORCH_SPEC_WITHOUT_UMASK (1ull << 14)
+#define ORCH_SPEC_WITHOUT_SESSION (1ull << 15)
+#define ORCH_SPEC_WITHOUT_LANDLOCK (1ull << 16)
+#define ORCH_SPEC_WITHOUT_SECCOMP (1ull << 17)
+#define ORCH_SPEC_WITHOUT_SECCOMP_KERNEL (1ull << 18)	  /* interfaces of the kernel and of the machine */
+#define ORCH_SPEC_WITHOUT_SECCOMP_NAMESPACES (1ull << 19) /* and mounts */
+#define ORCH_SPEC_WITHOUT_SECCOMP_SOCKETS (1ull << 20)
+#define ORCH_SPEC_WITHOUT_SECCOMP_TERMINALS (1ull << 21)
+#define ORCH_SPEC_WITHOUT_SECCOMP_GROUPS                                                                               \
+	(ORCH_SPEC_WITHOUT_SECCOMP_KERNEL | ORCH_SPEC_WITHOUT_SECCOMP_NAMESPACES | ORCH_SPEC_WITHOUT_SECCOMP_SOCKETS | \
+	 ORCH_SPEC_WITHOUT_SECCOMP_TERMINALS)
+#define ORCH_SPEC_WITHOUT_PROCESSES (1ull << 22) /* the limits */
+#define ORCH_SPEC_WITHOUT_OPEN_FILES (1ull << 23)
+#define ORCH_SPEC_WITHOUT_FILE_SIZE (1ull << 24)
+#define ORCH_SPEC_WITHOUT_NO_CORE (1ull << 25)
+#define ORCH_SPEC_WITHOUT_TMP_SIZE (1ull << 26)
+#define ORCH_SPEC_WITHOUT_UNDUMPABLE (1ull << 27) /* init can be looked into by who has its uid */
+
 /* The only uid and gid inside. */
 #define ORCH_SPEC_INNER_ID 1000u
 

@@ -141,6 +141,10 @@ static int net_up(const struct confine *confine, int *ret_listener, struct setup
 	};
 	int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
+	if (confine_leaves_out(confine, ORCH_SPEC_WITHOUT_NETNS)) {
+		close(fd);
+		return 0;
+	}
 	if (fd < 0 || ioctl(fd, SIOCGIFFLAGS, &request) < 0)
 		goto fail;
 	request.ifr_flags |= IFF_UP | IFF_RUNNING;
@@ -164,8 +168,10 @@ fail:
 
 /* Before the host's /proc goes away. The sysctl belongs to the user namespace of the process that
  * writes it. */
-static int no_nested_userns(struct setup_error *error)
+static int no_nested_userns(const struct confine *confine, struct setup_error *error)
 {
+	if (confine_leaves_out(confine, ORCH_SPEC_WITHOUT_NESTING))
+		return 0;
 	if (write_text("/proc/sys/user/max_user_namespaces", "0") == 0)
 		return 0;
 	return confine_fail(
@@ -173,7 +179,7 @@ static int no_nested_userns(struct setup_error *error)
 		"nested user namespaces can not be forbidden: /proc/sys/user has to be writable");
 }
 
-static int drop_capabilities(struct setup_error *error)
+static int drop_capabilities(const struct confine *confine, struct setup_error *error)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}};
@@ -181,6 +187,15 @@ static int drop_capabilities(struct setup_error *error)
 				   SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
 				   SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
 
+	if (!confine_leaves_out(confine, ORCH_SPEC_WITHOUT_SECUREBITS) &&
+	    prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "capabilities",
+				    "the secure bits can not be set");
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "no_new_privs",
+				    "no_new_privs can not be set");
+	if (confine_leaves_out(confine, ORCH_SPEC_WITHOUT_CAPABILITIES))
+		return 0;
 	for (int capability = 0; capability < 64; capability++)
 		if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0) {
 			if (errno == EINVAL && capability > 0)
@@ -189,8 +204,7 @@ static int drop_capabilities(struct setup_error *error)
 					    "capability %d can not be dropped", capability);
 		}
 	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 ||
-	    prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0 || syscall(SYS_capset, &header, none) < 0 ||
-	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+	    syscall(SYS_capset, &header, none) < 0)
 		return confine_fail(error, ORCH_ESYS, errno, "capabilities",
 				    "the capabilities can not be dropped");
 	return 0;
@@ -213,15 +227,17 @@ static int become_init(struct confine *confine, int control_fd, int *ret_listene
 	const char *name = confine->strings + confine->header->hostname;
 	int listener = -1;
 
-	if (sethostname(name, strnlen(name, 63)) < 0)
+	if (!confine_leaves_out(confine, ORCH_SPEC_WITHOUT_UTSNS) &&
+	    sethostname(name, strnlen(name, 63)) < 0)
 		return confine_fail(error, ORCH_ESYS, errno, "uts", "the host name can not be set");
 	if (net_up(confine, &listener, error) < 0)
 		return -1;
-	if (no_nested_userns(error) < 0 || confine_root_build(confine, error) < 0 ||
-	    drop_capabilities(error) < 0 || check_seccomp(confine, error) < 0 ||
+	if (no_nested_userns(confine, error) < 0 || confine_root_build(confine, error) < 0 ||
+	    drop_capabilities(confine, error) < 0 || check_seccomp(confine, error) < 0 ||
 	    confine_landlock(confine, error) < 0)
 		goto fail;
-	close_others(control_fd, listener);
+	if (!confine_leaves_out(confine, ORCH_SPEC_WITHOUT_CLOSING))
+		close_others(control_fd, listener);
 	*ret_listener_fd = listener;
 	return 0;
 fail:
@@ -230,14 +246,34 @@ fail:
 	return -1;
 }
 
+static uint64_t namespaces_of(const struct confine *confine)
+{
+	static const struct {
+		uint64_t protection, flag;
+	} namespaces[] = {
+		{ORCH_SPEC_WITHOUT_PIDNS, CLONE_NEWPID}, {ORCH_SPEC_WITHOUT_NETNS, CLONE_NEWNET},
+		{ORCH_SPEC_WITHOUT_IPCNS, CLONE_NEWIPC}, {ORCH_SPEC_WITHOUT_UTSNS, CLONE_NEWUTS},
+		{ORCH_SPEC_WITHOUT_CGROUPNS, CLONE_NEWCGROUP},
+	};
+	uint64_t flags = 0;
+
+	for (size_t i = 0; i < sizeof(namespaces) / sizeof(namespaces[0]); i++)
+		if (!confine_leaves_out(confine, namespaces[i].protection))
+			flags |= namespaces[i].flag;
+	return flags;
+}
+
 int confine_enter(struct confine *confine, uint32_t host_uid, int control_fd, int *ret_listener_fd,
 		  struct setup_error *error)
 {
+	if (confine_leaves_out(confine, ORCH_SPEC_WITHOUT_OWN_UID))
+		host_uid = geteuid();
 	bool as_root = geteuid() == 0 && host_uid != 0;
 	gid_t gid = as_root ? host_uid : getegid();
 
 	*ret_listener_fd = -1;
-	umask(022);
+	if (!confine_leaves_out(confine, ORCH_SPEC_WITHOUT_UMASK))
+		umask(022);
 	if (!as_root && host_uid != geteuid())
 		return confine_fail(error, ORCH_EINVAL, 0, "uid", "uid %u can not become uid %u",
 				    geteuid(), host_uid);
@@ -249,8 +285,7 @@ int confine_enter(struct confine *confine, uint32_t host_uid, int control_fd, in
 		return -1;
 	if (!as_root && confine_trees_open(confine, 0, error) < 0)
 		return -1;
-	if (supervise_clone_init(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP,
-				 control_fd) < 0)
+	if (supervise_clone_init(namespaces_of(confine), control_fd) < 0)
 		return confine_fail(error, ORCH_ESYS, errno, "namespaces",
 				    "the namespaces can not be made");
 	return become_init(confine, control_fd, ret_listener_fd, error);

@@ -113,7 +113,7 @@ static int allow_all(const struct confine *confine, int ruleset, uint64_t handle
 	for (size_t i = 0; i < confine->tree_count; i++) {
 		const struct confine_tree *tree = &confine->trees[i];
 
-		if (!tree->attached)
+		if (!tree->attached || tree->surplus)
 			continue;
 		all_readable = all_readable && tree->access & ORCH_PATH_READ;
 		if (allow(ruleset, handled, tree->inner, wanted_fs(tree), error) < 0)
@@ -130,7 +130,8 @@ int confine_landlock(const struct confine *confine, struct setup_error *error)
 	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 	struct ruleset_attr attr = {0};
 
-	if (confine->header->landlock == ORCH_PROTECT_OFF)
+	if (confine->header->landlock == ORCH_PROTECT_OFF ||
+	    confine_leaves_out(confine, ORCH_SPEC_WITHOUT_LANDLOCK))
 		return 0;
 	if (abi < 1) {
 		if (confine->header->landlock == ORCH_PROTECT_DEGRADABLE)

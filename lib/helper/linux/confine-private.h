@@ -22,6 +22,8 @@ struct confine_tree {
 	const char *inner;
 	uint32_t access;
 	bool optional; /* of the root preset: a missing one is left out */
+	bool surplus;  /* of a test that leaves out the root: no rule allows it */
+	bool plain;    /* of a test that leaves out the attributes */
 	bool device;   /* device nodes are usable */
 	int fd;	       /* detached mount, or -1 */
 	bool folder;

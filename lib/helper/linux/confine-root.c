@@ -17,7 +17,9 @@
 
 #include "confine-private.h"
 
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define MIB (1024u * 1024u)
+#define UNLIMITED (4096 * (uint64_t)MIB) /* what a test takes for it */
 #define SHM_MAX (64u * (uint64_t)MIB)
 
 /* --- small steps ---------------------------------------------------------------------------- */
@@ -259,7 +261,11 @@ static int make_dev(const struct confine *confine, struct setup_error *error)
 
 static int make_tmp(const struct confine *confine, struct setup_error *error)
 {
-	if (new_tmpfs(confine->root_fd, "/tmp", "1777", confine->header->tmp_bytes,
+	uint64_t bytes = confine_leaves_out(confine, ORCH_SPEC_WITHOUT_TMP_SIZE)
+				 ? UNLIMITED
+				 : confine->header->tmp_bytes;
+
+	if (new_tmpfs(confine->root_fd, "/tmp", "1777", bytes,
 		      MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, error) < 0)
 		return -1;
 	if (mkdirat(confine->root_fd, "tmp/home", 0700) < 0)
@@ -275,9 +281,15 @@ static int make_tmp(const struct confine *confine, struct setup_error *error)
 static int make_proc(const struct confine *confine, struct setup_error *error)
 {
 	static const char *const options[] = {"subset", "pid", "hidepid", "ptraceable", NULL};
-	int mount = new_fs("proc", options,
-			   MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, error);
+	bool whole = confine_leaves_out(confine, ORCH_SPEC_WITHOUT_PROC);
+	int mount;
 
+	/* There can be no new one for a namespace that is the host's. */
+	if (confine_leaves_out(confine, ORCH_SPEC_WITHOUT_PIDNS))
+		mount = open_tree(AT_FDCWD, "/proc", AT_RECURSIVE | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	else
+		mount = new_fs("proc", whole ? options + COUNT(options) - 1 : options,
+			       MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, error);
 	if (mount < 0)
 		return -1;
 	return attach(mount, make_target(confine->root_fd, "proc", true, error), "/proc", error);
@@ -367,11 +379,13 @@ static int attach_trees(struct confine *confine, bool declared, struct setup_err
 	return 0;
 }
 
-static int read_only(int root, const char *inner, struct setup_error *error)
+static int read_only(const struct confine *confine, const char *inner, struct setup_error *error)
 {
 	struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
 
-	if (mount_setattr(root, inner, AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+	if (confine_leaves_out(confine, ORCH_SPEC_WITHOUT_ATTRIBUTES))
+		return 0;
+	if (mount_setattr(confine->root_fd, inner, AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
 		return confine_fail(error, ORCH_ESYS, errno, "root.readonly",
 				    "/%s can not be made read-only", inner);
 	return 0;
@@ -409,8 +423,8 @@ int confine_root_build(struct confine *confine, struct setup_error *error)
 		return -1;
 	if (attach_trees(confine, true, error) < 0)
 		return -1;
-	if (read_only(confine->root_fd, "dev", error) < 0 ||
-	    read_only(confine->root_fd, "", error) < 0 || enter(confine, error) < 0)
+	if (read_only(confine, "dev", error) < 0 ||
+	    read_only(confine, "", error) < 0 || enter(confine, error) < 0)
 		return -1;
 	close(confine->root_fd);
 	confine->root_fd = -1;

@@ -43,6 +43,15 @@ static const struct confine_tree devices[] = {
 	{.host = "/dev/tty", .access = READ_WRITE, .device = true, .optional = true},
 };
 
+/* For a test that leaves out the root: nothing but Landlock stands before these. */
+static const struct confine_tree surplus[] = {
+	{.host = "/var", .access = READ_WRITE | ORCH_PATH_EXEC, .surplus = true, .optional = true},
+	{.host = "/run", .access = READ_WRITE | ORCH_PATH_EXEC, .surplus = true, .optional = true},
+	{.host = "/sys", .access = READ_WRITE | ORCH_PATH_EXEC, .surplus = true, .optional = true},
+	{.host = "/root", .access = READ_WRITE | ORCH_PATH_EXEC, .surplus = true, .optional = true},
+	{.host = "/home", .access = READ_WRITE | ORCH_PATH_EXEC, .surplus = true, .optional = true},
+};
+
 static void add_preset(struct confine *confine, const struct confine_tree *preset, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -60,13 +69,15 @@ int confine_trees_list(struct confine *confine, struct setup_error *error)
 {
 	const struct orch_spec_header *header = confine->header;
 
-	confine->trees = calloc(COUNT(tools) + COUNT(devices) + header->mounts_count,
+	confine->trees = calloc(COUNT(tools) + COUNT(devices) + COUNT(surplus) + header->mounts_count,
 				sizeof(*confine->trees));
 	if (!confine->trees)
 		return confine_fail(error, ORCH_ENOMEM, 0, "spec", "no memory for the mounts");
 	if (header->root == ORCH_ROOT_TOOLS)
 		add_preset(confine, tools, COUNT(tools));
 	add_preset(confine, devices, COUNT(devices));
+	if (confine_leaves_out(confine, ORCH_SPEC_WITHOUT_ROOT))
+		add_preset(confine, surplus, COUNT(surplus));
 	for (uint32_t i = 0; i < header->mounts_count; i++) {
 		struct confine_tree *tree = &confine->trees[confine->tree_count++];
 
@@ -76,6 +87,7 @@ int confine_trees_list(struct confine *confine, struct setup_error *error)
 		tree->fd = -1;
 		if (tree->access & ORCH_PATH_OWN)
 			tree->access |= ORCH_PATH_READ | ORCH_PATH_WRITE | ORCH_PATH_EXEC;
+		tree->plain = confine_leaves_out(confine, ORCH_SPEC_WITHOUT_ATTRIBUTES);
 	}
 	return 0;
 }
@@ -84,6 +96,8 @@ static uint64_t attributes(const struct confine_tree *tree)
 {
 	uint64_t attr = MOUNT_ATTR_NOSUID;
 
+	if (tree->plain)
+		return 0;
 	if (!tree->device)
 		attr |= MOUNT_ATTR_NODEV;
 	if (!(tree->access & ORCH_PATH_EXEC))

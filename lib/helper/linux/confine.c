@@ -207,6 +207,16 @@ fail:
 	return NULL;
 }
 
+bool confine_leaves_out(const struct confine *confine, uint64_t protection)
+{
+#ifdef ORCH_TEST_BUILD
+	return confine && confine->header->without & protection;
+#else
+	(void)confine, (void)protection;
+	return false;
+#endif
+}
+
 const char *confine_cwd(const struct confine *confine)
 {
 	return confine->strings + confine->header->cwd;
@@ -221,10 +231,12 @@ const char *const *confine_environment(const struct confine *confine)
 
 /* Without CAP_SYS_RESOURCE a limit can only be lowered: the host's own limit stays where it is
  * less. */
-static int limit(int resource, uint64_t value, const char *name, struct setup_error *error)
+static int limit(const struct confine *confine, uint64_t protection, int resource, uint64_t value, const char *name, struct setup_error *error)
 {
 	struct rlimit now;
 
+	if (confine_leaves_out(confine, protection))
+		return 0;
 	if (getrlimit(resource, &now) < 0)
 		return confine_fail(error, ORCH_ESYS, errno, "rlimit", "%s can not be read", name);
 	if (now.rlim_max == RLIM_INFINITY || value < now.rlim_max)
@@ -250,7 +262,8 @@ static int set_filter(const struct confine *confine, struct setup_error *error)
 		.filter = (struct sock_filter *)confine->filter,
 	};
 
-	if (confine->header->seccomp == ORCH_PROTECT_OFF)
+	if (confine->header->seccomp == ORCH_PROTECT_OFF ||
+	    confine_leaves_out(confine, ORCH_SPEC_WITHOUT_SECCOMP))
 		return 0;
 	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0)
 		return 0;
@@ -263,13 +276,18 @@ int confine_program(struct confine *confine, struct setup_error *error)
 {
 	const struct orch_spec_header *header = confine->header;
 
-	if (limit(RLIMIT_NPROC, header->max_processes, "RLIMIT_NPROC", error) < 0 ||
-	    limit(RLIMIT_NOFILE, header->max_open_files, "RLIMIT_NOFILE", error) < 0 ||
-	    limit(RLIMIT_FSIZE, header->max_file_bytes, "RLIMIT_FSIZE", error) < 0 ||
-	    limit(RLIMIT_CORE, 0, "RLIMIT_CORE", error) < 0)
+	if (limit(confine, ORCH_SPEC_WITHOUT_PROCESSES, RLIMIT_NPROC, header->max_processes,
+		  "RLIMIT_NPROC", error) < 0 ||
+	    limit(confine, ORCH_SPEC_WITHOUT_OPEN_FILES, RLIMIT_NOFILE, header->max_open_files,
+		  "RLIMIT_NOFILE", error) < 0 ||
+	    limit(confine, ORCH_SPEC_WITHOUT_FILE_SIZE, RLIMIT_FSIZE, header->max_file_bytes,
+		  "RLIMIT_FSIZE", error) < 0 ||
+	    limit(confine, ORCH_SPEC_WITHOUT_NO_CORE, RLIMIT_CORE, 0, "RLIMIT_CORE", error) < 0)
 		return -1;
-	umask(022);
-	if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS &&
+	if (!confine_leaves_out(confine, ORCH_SPEC_WITHOUT_UMASK))
+		umask(022);
+	if (!confine_leaves_out(confine, ORCH_SPEC_WITHOUT_KEYRING) && syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 &&
+	    errno != ENOSYS &&
 	    header->seccomp == ORCH_PROTECT_OFF)
 		return confine_fail(error, ORCH_ESYS, errno, "keyring",
 				    "a session keyring of its own can not be made");

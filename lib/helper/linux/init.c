@@ -17,6 +17,7 @@
 #include <orch/error.h>
 
 #include "../../reaper/linux/census.h"
+#include "../../sandbox/spec.h"
 #include "linux.h"
 
 /* Reaps per round: a fork bomb must not keep init from its socket. */
@@ -491,6 +492,15 @@ static uint64_t own_pidns(void)
 	return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
 }
 
+static bool may_be_hidden(const struct confine *confine)
+{
+#ifdef ORCH_HAVE_CONFINE
+	return !confine_leaves_out(confine, ORCH_SPEC_WITHOUT_UNDUMPABLE);
+#else
+	return !confine;
+#endif
+}
+
 void init_run(const struct init_opts *opts)
 {
 	struct init init = {.control_fd = opts->control_fd,
@@ -508,7 +518,8 @@ void init_run(const struct init_opts *opts)
 		prctl(PR_SET_CHILD_SUBREAPER, 1);
 	/* Before any load runs, and after the uid map was written, which it would forbid: nobody
 	 * inside may trace init or look into its /proc/1/fd. */
-	prctl(PR_SET_DUMPABLE, 0);
+	if (may_be_hidden(opts->confine))
+		prctl(PR_SET_DUMPABLE, 0);
 	sigemptyset(&waiting);
 	sigemptyset(&blocked);
 	sigaddset(&blocked, SIGCHLD);

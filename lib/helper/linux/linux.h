@@ -139,7 +139,7 @@ int confine_enter(struct confine *confine, uint32_t host_uid, int control_fd, in
 		  struct setup_error *error);
 
 /*
- * Provided by supervision: clone3 with CLONE_PARENT and the namespace flags given (CLONE_NEWPID is added). Tells
+ * Provided by supervision: clone3 with CLONE_PARENT and the namespace flags given. Tells
  * the helper the new pid. Returns 0 in the new PID 1; in the old process it does not return unless it failed (-1,
  * errno set).
  */

@@ -15,6 +15,7 @@
 
 #include <orch/error.h>
 
+#include "../../sandbox/spec.h"
 #include "scope-limits.h"
 
 /*
@@ -54,7 +55,7 @@ static int clone_init(uint64_t flags)
 int supervise_clone_init(uint64_t namespace_flags, int control_fd)
 {
 	(void)control_fd;
-	return clone_init(CLONE_NEWPID | namespace_flags);
+	return clone_init(namespace_flags);
 }
 
 static int write_file(const char *path, const char *text)
@@ -132,13 +133,13 @@ static int enter_plain(const struct setup_request *request, struct setup_error *
 	bool mapped = geteuid() != 0;
 	if (mapped && enter_user_namespace(error) < 0)
 		return -1;
-	int result = supervise_clone_init(CLONE_NEWNS, control_fd);
+	int result = supervise_clone_init(CLONE_NEWPID | CLONE_NEWNS, control_fd);
 	if (result < 0 && errno == EPERM && !mapped) {
 		/* Root of a container that has no CAP_SYS_ADMIN. */
 		mapped = true;
 		if (enter_user_namespace(error) < 0)
 			return -1;
-		result = supervise_clone_init(CLONE_NEWNS, control_fd);
+		result = supervise_clone_init(CLONE_NEWPID | CLONE_NEWNS, control_fd);
 	}
 	if (result < 0)
 		return fail_namespace(error, errno, "pidns", "a PID and mount namespace was");
@@ -185,6 +186,17 @@ static _Noreturn void set_up_supervisor(const struct setup_request *request)
 	report_and_exit(request->control_fd, &error);
 }
 
+/* Without a PID namespace, as a test may ask, init must not take all that it sees for its own. */
+static uint32_t init_rung(const struct setup_request *request, const struct confine *confine)
+{
+#ifdef ORCH_HAVE_CONFINE
+	if (confine_leaves_out(confine, ORCH_SPEC_WITHOUT_PIDNS))
+		return ORCH_RUNG_SUBREAPER;
+#endif
+	(void)confine;
+	return request->rung;
+}
+
 /* In the set-up process, and from supervise_clone_init() on in PID 1. */
 static _Noreturn void set_up(const struct setup_request *request)
 {
@@ -224,7 +236,7 @@ static _Noreturn void set_up(const struct setup_request *request)
 	init_run(&(struct init_opts){.control_fd = request->control_fd,
 				     .listener_fd = listener_fd,
 				     .leaf_fd = -1,
-				     .rung = request->rung,
+				     .rung = init_rung(request, confine),
 				     .confine = confine});
 }
 

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 
 #include "../sandbox-private.h"
+#include "../spec.h"
 
 /* Numbers from 424 on are the same on every architecture; the highest that was read is
  * Linux 6.18's. */
@@ -28,10 +29,12 @@
 
 #define LOW 0xffffffffu /* the kernel looks at 32 bits of these arguments */
 
-static const struct {
-	int call;
+struct call {
+	int number;
 	int error;
-} denied[] = {
+};
+
+static const struct call kernel_calls[] = {
 	/* Keys of the user, of other namespaces too. */
 	{SCMP_SYS(add_key), EPERM},
 	{SCMP_SYS(keyctl), EPERM},
@@ -49,27 +52,6 @@ static const struct {
 	{SCMP_SYS(process_vm_readv), EPERM},
 	{SCMP_SYS(process_vm_writev), EPERM},
 	{SCMP_SYS(pidfd_getfd), EPERM},
-	/* Namespaces and mounts. */
-	{SCMP_SYS(setns), EPERM},
-	{SCMP_SYS(mount), EPERM},
-	{SCMP_SYS(umount2), EPERM},
-	{SCMP_SYS(pivot_root), EPERM},
-	{SCMP_SYS(chroot), EPERM},
-	{SCMP_SYS(fsopen), EPERM},
-	{SCMP_SYS(fsconfig), EPERM},
-	{SCMP_SYS(fsmount), EPERM},
-	{SCMP_SYS(fspick), EPERM},
-	{SCMP_SYS(open_tree), EPERM},
-	{SCMP_SYS(move_mount), EPERM},
-	{SCMP_SYS(mount_setattr), EPERM},
-	{NR_OPEN_TREE_ATTR, EPERM},
-	{NR_STATMOUNT, ENOSYS},
-	{NR_LISTMOUNT, ENOSYS},
-	{NR_LISTNS, ENOSYS},
-	{SCMP_SYS(name_to_handle_at), EPERM},
-	{SCMP_SYS(open_by_handle_at), EPERM},
-	/* Its flags are in memory, where a filter can not look: libc falls back to clone. */
-	{SCMP_SYS(clone3), ENOSYS},
 	/* The machine. */
 	{SCMP_SYS(kexec_load), EPERM},
 	{SCMP_SYS(kexec_file_load), EPERM},
@@ -96,18 +78,53 @@ static const struct {
 	{SCMP_SYS(vserver), ENOSYS},
 };
 
-static int deny_calls(scmp_filter_ctx filter)
+static const struct call namespace_calls[] = {
+	{SCMP_SYS(setns), EPERM},
+	{SCMP_SYS(mount), EPERM},
+	{SCMP_SYS(umount2), EPERM},
+	{SCMP_SYS(pivot_root), EPERM},
+	{SCMP_SYS(chroot), EPERM},
+	{SCMP_SYS(fsopen), EPERM},
+	{SCMP_SYS(fsconfig), EPERM},
+	{SCMP_SYS(fsmount), EPERM},
+	{SCMP_SYS(fspick), EPERM},
+	{SCMP_SYS(open_tree), EPERM},
+	{SCMP_SYS(move_mount), EPERM},
+	{SCMP_SYS(mount_setattr), EPERM},
+	{NR_OPEN_TREE_ATTR, EPERM},
+	{NR_STATMOUNT, ENOSYS},
+	{NR_LISTMOUNT, ENOSYS},
+	{NR_LISTNS, ENOSYS},
+	{SCMP_SYS(name_to_handle_at), EPERM},
+	{SCMP_SYS(open_by_handle_at), EPERM},
+	/* Its flags are in memory, where a filter can not look: libc falls back to clone. */
+	{SCMP_SYS(clone3), ENOSYS},
+};
+
+static int deny_calls(scmp_filter_ctx filter, const struct call *denied, size_t count)
 {
 	int result = 0;
 
-	for (size_t i = 0; result == 0 && i < sizeof(denied) / sizeof(denied[0]); i++) {
-		result = seccomp_rule_add(filter, SCMP_ACT_ERRNO(denied[i].error), denied[i].call,
+	for (size_t i = 0; result == 0 && i < count; i++) {
+		result = seccomp_rule_add(filter, SCMP_ACT_ERRNO(denied[i].error), denied[i].number,
 					  0);
 		/* A call that this architecture does not have. */
 		if (result == -EDOM || result == -EFAULT ||
-		    (result == -EINVAL && denied[i].call < 0))
+		    (result == -EINVAL && denied[i].number < 0))
 			result = 0;
 	}
+	return result;
+}
+
+static int deny_kernel(scmp_filter_ctx filter)
+{
+	return deny_calls(filter, kernel_calls, sizeof(kernel_calls) / sizeof(kernel_calls[0]));
+}
+
+static int deny_unknown(scmp_filter_ctx filter)
+{
+	int result = 0;
+
 	for (int call = LAST_KNOWN + 1; result == 0 && call <= LAST_FUTURE; call++)
 		result = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), call, 0);
 	return result;
@@ -118,7 +135,7 @@ static int deny_namespaces(scmp_filter_ctx filter)
 	static const uint64_t flags[] = {CLONE_NEWUSER,	  CLONE_NEWNS,	CLONE_NEWPID,
 					 CLONE_NEWNET,	  CLONE_NEWIPC, CLONE_NEWUTS,
 					 CLONE_NEWCGROUP, CLONE_NEWTIME};
-	int result = 0;
+	int result = deny_calls(filter, namespace_calls, sizeof(namespace_calls) / sizeof(namespace_calls[0]));
 
 	for (size_t i = 0; result == 0 && i < sizeof(flags) / sizeof(flags[0]); i++) {
 		result = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(unshare), 1,
@@ -192,8 +209,19 @@ static int export_program(scmp_filter_ctx filter, struct orch_buf *ret_program)
 	return n < 0 ? -errno : 0;
 }
 
-static int make_filter(struct orch_buf *ret_program)
+/* `groups` of it are left out: ORCH_SPEC_WITHOUT_SECCOMP_*. */
+static int make_filter(uint64_t groups, struct orch_buf *ret_program)
 {
+	static const struct {
+		uint64_t group;
+		int (*deny)(scmp_filter_ctx filter);
+	} parts[] = {
+		{ORCH_SPEC_WITHOUT_SECCOMP_KERNEL, deny_kernel},
+		{ORCH_SPEC_WITHOUT_SECCOMP_NAMESPACES, deny_namespaces},
+		{ORCH_SPEC_WITHOUT_SECCOMP_TERMINALS, deny_terminal_input},
+		{ORCH_SPEC_WITHOUT_SECCOMP_SOCKETS, deny_sockets},
+		{0, deny_unknown},
+	};
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
 	int result;
 
@@ -203,14 +231,9 @@ static int make_filter(struct orch_buf *ret_program)
 	result = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS));
 	if (result == 0)
 		result = seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
-	if (result == 0)
-		result = deny_calls(filter);
-	if (result == 0)
-		result = deny_namespaces(filter);
-	if (result == 0)
-		result = deny_terminal_input(filter);
-	if (result == 0)
-		result = deny_sockets(filter);
+	for (size_t i = 0; result == 0 && i < sizeof(parts) / sizeof(parts[0]); i++)
+		if (!(parts[i].group & groups))
+			result = parts[i].deny(filter);
 	if (result == 0)
 		result = export_program(filter, ret_program);
 	seccomp_release(filter);
@@ -224,15 +247,27 @@ static int shared_result;
 
 static void make_shared(void)
 {
-	shared_result = make_filter(&shared_program);
+	shared_result = make_filter(0, &shared_program);
+}
+
+static int32_t fail_filter(int result, orch_error **reterr)
+{
+	return orch_fail(reterr, result == -ENOMEM ? ORCH_ENOMEM : ORCH_ESYS, -result, "seccomp",
+			 "the filter can not be made");
+}
+
+int32_t orch_sandbox_filter_without(uint64_t groups, struct orch_buf *ret_program, orch_error **reterr)
+{
+	int result = make_filter(groups, ret_program);
+
+	return result < 0 ? fail_filter(result, reterr) : 0;
 }
 
 int32_t orch_sandbox_filter(const void **ret_program, size_t *ret_length, orch_error **reterr)
 {
 	pthread_once(&once, make_shared);
 	if (shared_result < 0)
-		return orch_fail(reterr, shared_result == -ENOMEM ? ORCH_ENOMEM : ORCH_ESYS,
-				 -shared_result, "seccomp", "the filter can not be made");
+		return fail_filter(shared_result, reterr);
 	*ret_program = shared_program.data;
 	*ret_length = shared_program.length;
 	return 0;

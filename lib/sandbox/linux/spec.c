@@ -69,10 +69,25 @@ static void align(struct orch_buf *buf)
 	orch_buf_add(buf, zeros, (8 - buf->length % 8) % 8);
 }
 
+/* In static storage, or, where a test leaves out some of it, in `partial`. */
+static int32_t get_filter(const orch_sandbox *sandbox, struct orch_buf *partial, const void **ret_program,
+			  size_t *ret_length, orch_error **reterr)
+{
+	uint64_t groups = sandbox->without & ORCH_SPEC_WITHOUT_SECCOMP_GROUPS;
+
+	if (!groups)
+		return orch_sandbox_filter(ret_program, ret_length, reterr);
+	int32_t code = orch_sandbox_filter_without(groups, partial, reterr);
+
+	*ret_program = partial->data;
+	*ret_length = partial->length;
+	return code;
+}
+
 int32_t orch_sandbox_spec(const orch_sandbox *sandbox, int *ret_fd, orch_error **reterr)
 {
 	struct writer writer = {{0}, {0}};
-	struct orch_buf file = {0};
+	struct orch_buf file = {0}, partial = {0};
 	const void *filter = NULL;
 	size_t filter_length = 0;
 	struct orch_spec_header header = {
@@ -95,7 +110,7 @@ int32_t orch_sandbox_spec(const orch_sandbox *sandbox, int *ret_fd, orch_error *
 	int32_t code = 0;
 
 	if (sandbox->levels[PROTECT_SECCOMP] != ORCH_PROTECT_OFF)
-		code = orch_sandbox_filter(&filter, &filter_length, reterr);
+		code = get_filter(sandbox, &partial, &filter, &filter_length, reterr);
 	header.filter_offset = sizeof(header);
 	header.filter_count = (uint32_t)(filter_length / sizeof(struct sock_filter));
 	orch_buf_add(&writer.tables, filter, filter_length);
@@ -134,6 +149,7 @@ int32_t orch_sandbox_spec(const orch_sandbox *sandbox, int *ret_fd, orch_error *
 			*ret_fd = fd;
 	}
 	orch_buf_free(&file);
+	orch_buf_free(&partial);
 	orch_buf_free(&writer.tables);
 	orch_buf_free(&writer.strings);
 	return code;
