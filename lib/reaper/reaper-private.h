@@ -27,6 +27,10 @@ typedef void (*orch_scope_start_fn)(void *userdata, orch_scope *scope, const orc
 int32_t orch_scope_on_start(orch_scope *scope, orch_scope_start_fn fn, void *userdata,
 			    orch_destroy_fn destroy, orch_error **reterr);
 
+/* Programs can be started in it, as far as can be seen now: its helper and its init live, also where the loop did not hear of
+ * their end yet. */
+bool orch_scope_stands(const orch_scope *scope);
+
 /* The listener, borrowed; -1 before the start or without one. Closed when the scope is stopped. */
 int orch_scope_listener_fd(const orch_scope *scope);
 

@@ -34,6 +34,12 @@ int32_t scope_check_open(orch_scope *scope, orch_error **reterr)
 	return 0;
 }
 
+bool orch_scope_stands(const orch_scope *scope)
+{
+	return scope && scope->phase == SCOPE_STANDING && scope->connected && !scope->stopping &&
+	       !watch_has_ended(scope->reaper->helper_watch) && !watch_has_ended(scope->init_fd);
+}
+
 int32_t scope_send(struct orch_scope *scope, struct wire_packet *packet, orch_error **reterr)
 {
 	packet->message.scope = scope->id;

@@ -269,6 +269,47 @@ int32_t orch_sandbox_policy_init(orch_sandbox *sandbox, orch_error **reterr)
 	return code;
 }
 
+/* --- copies --------------------------------------------------------------------------------- */
+
+static bool copy_path(orch_sandbox *to, const struct sandbox_path *path)
+{
+	struct sandbox_path *copy = &to->paths[to->path_count++];
+
+	copy->access = path->access;
+	copy->host = strdup(path->host);
+	copy->inner = strdup(path->inner);
+	return copy->host && copy->inner;
+}
+
+static bool copy_variable(orch_sandbox *to, const struct sandbox_variable *variable)
+{
+	struct sandbox_variable *copy = &to->variables[to->variable_count++];
+
+	copy->name = strdup(variable->name);
+	copy->text = strdup(variable->text);
+	return copy->name && copy->text;
+}
+
+int32_t orch_sandbox_copy_policy(orch_sandbox *to, const orch_sandbox *from, orch_error **reterr)
+{
+	orch_sandbox_policy_free(to);
+	to->paths = calloc(from->path_count + 1, sizeof(*to->paths));
+	to->variables = calloc(from->variable_count + 1, sizeof(*to->variables));
+	bool whole = to->paths && to->variables;
+
+	for (size_t i = 0; whole && i < from->path_count; i++) {
+		whole = copy_path(to, &from->paths[i]);
+		if (whole && from->cwd == from->paths[i].inner)
+			to->cwd = to->paths[i].inner;
+	}
+	for (size_t i = 0; whole && i < from->variable_count; i++)
+		whole = copy_variable(to, &from->variables[i]);
+	memcpy(to->levels, from->levels, sizeof(to->levels));
+	to->without = from->without;
+	to->landlock_abi = from->landlock_abi;
+	return whole ? 0 : orch_fail_memory(reterr);
+}
+
 void orch_sandbox_policy_free(orch_sandbox *sandbox)
 {
 	for (size_t i = 0; i < sandbox->path_count; i++) {
@@ -281,4 +322,7 @@ void orch_sandbox_policy_free(orch_sandbox *sandbox)
 		free(sandbox->variables[i].text);
 	}
 	free(sandbox->variables);
+	sandbox->paths = NULL;
+	sandbox->variables = NULL;
+	sandbox->path_count = sandbox->variable_count = 0;
 }

@@ -60,6 +60,7 @@ struct orch_sandbox {
 	orch_scope *scope;
 	struct sandbox_dependent *dependents;
 	struct sandbox_link *link;
+	orch_sandbox_pool *pool; /* it waits there to be taken; NULL: it does not */
 	orch_error *start_error;
 	orch_sandbox_start_fn start_fn;
 	void *start_userdata;
@@ -69,6 +70,13 @@ struct orch_sandbox {
 	uint64_t without;
 	uint32_t landlock_abi;
 };
+
+/* A reference for a callback that may come after the sandbox's end. */
+struct sandbox_link *orch_sandbox_link_ref(struct sandbox_link *link);
+void orch_sandbox_link_release(void *link);
+
+/* Another one of the same options and policy, not started. Only of one that was not started either. */
+int32_t orch_sandbox_copy(const orch_sandbox *sandbox, orch_sandbox **ret_copy, orch_error **reterr);
 
 void orch_sandbox_add_dependent(orch_sandbox *sandbox, struct sandbox_dependent *dependent);
 void orch_sandbox_remove_dependent(orch_sandbox *sandbox, struct sandbox_dependent *dependent);
@@ -111,6 +119,8 @@ void orch_sandbox_protections_init(orch_sandbox *sandbox);
 /* policy.c */
 void orch_sandbox_policy_free(orch_sandbox *sandbox);
 int32_t orch_sandbox_policy_init(orch_sandbox *sandbox, orch_error **reterr);
+/* What the builder calls made of `from`, for `to`, which is new. */
+int32_t orch_sandbox_copy_policy(orch_sandbox *to, const orch_sandbox *from, orch_error **reterr);
 int32_t orch_sandbox_check_builder(orch_sandbox *sandbox, orch_error **reterr);
 /* "NAME=value" strings of the sandbox with `envp` (may be NULL) over them; NULL-terminated. Caller
  * frees the array only. */

@@ -70,7 +70,13 @@ static int32_t read_opts(const struct orch_sandbox_opts *opts, struct orch_sandb
 	return 0;
 }
 
-static void link_release(void *userdata)
+struct sandbox_link *orch_sandbox_link_ref(struct sandbox_link *link)
+{
+	atomic_fetch_add(&link->references, 1);
+	return link;
+}
+
+void orch_sandbox_link_release(void *userdata)
 {
 	struct sandbox_link *link = userdata;
 
@@ -117,7 +123,7 @@ static void sandbox_destroy(void *object)
 
 	if (sandbox->link) {
 		sandbox->link->sandbox = NULL;
-		link_release(sandbox->link);
+		orch_sandbox_link_release(sandbox->link);
 	}
 	orch_scope_unref(sandbox->scope);
 	if (!forked) {
@@ -162,6 +168,20 @@ int32_t orch_sandbox_new(orch_ctx *ctx, const struct orch_sandbox_opts *opts,
 	}
 	*ret_sandbox = sandbox;
 	return 0;
+}
+
+int32_t orch_sandbox_copy(const orch_sandbox *sandbox, orch_sandbox **ret_copy, orch_error **reterr)
+{
+	orch_sandbox *copy = NULL;
+	int32_t code = orch_sandbox_new(sandbox->ctx, &sandbox->opts, &copy, reterr);
+
+	if (code == 0)
+		code = orch_sandbox_copy_policy(copy, sandbox, reterr);
+	if (code < 0)
+		orch_sandbox_unref(copy);
+	else
+		*ret_copy = copy;
+	return code;
 }
 
 orch_sandbox *orch_sandbox_ref(orch_sandbox *sandbox)
@@ -242,7 +262,8 @@ static int32_t make_scope(orch_sandbox *sandbox, orch_error **reterr)
 		return code;
 	}
 	sandbox->link = link;
-	code = orch_scope_on_start(sandbox->scope, on_scope_start, link, link_release, reterr);
+	code = orch_scope_on_start(sandbox->scope, on_scope_start, link, orch_sandbox_link_release,
+				   reterr);
 	if (code < 0)
 		sandbox->scope = orch_scope_unref(sandbox->scope);
 	return code;
