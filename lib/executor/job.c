@@ -167,7 +167,7 @@ const char *orch_job_workspace(const orch_job *job)
 	const orch_sandbox *sandbox = job != NULL ? job->sandbox : NULL;
 
 	for (size_t i = 0; sandbox != NULL && i < sandbox->path_count; i++) {
-		if (strcmp(sandbox->paths[i].inner, sandbox->cwd) == 0)
+		if (sandbox->paths[i].inner == sandbox->cwd)
 			return sandbox->paths[i].host;
 	}
 	return NULL;

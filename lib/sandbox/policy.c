@@ -54,9 +54,7 @@ static int32_t clean_path(const char *path, const char *what, char **ret_path, o
 
 static bool is_at_or_below(const char *path, const char *folder)
 {
-	size_t n = strlen(folder);
-
-	return strncmp(path, folder, n) == 0 && (path[n] == '\0' || path[n] == '/');
+	return strcmp(path, folder) == 0 || orch_path_is_below(path, folder);
 }
 
 static bool is_listed(const char *path, const char *const *list)
@@ -67,7 +65,15 @@ static bool is_listed(const char *path, const char *const *list)
 	return false;
 }
 
-static int32_t check_inner(const orch_sandbox *sandbox, const char *inner, orch_error **reterr)
+static int32_t check_inner(const char *inner, orch_error **reterr)
+{
+	if (strcmp(inner, "/") == 0 || is_at_or_below(inner, "/proc") || is_at_or_below(inner, "/dev"))
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "inner path %s: /, /proc and /dev are the sandbox's own", inner);
+	return 0;
+}
+
+static int32_t check_free(const orch_sandbox *sandbox, const char *inner, orch_error **reterr)
 {
 	static const char *const always[] = {"/tmp", NULL};
 	static const char *const tools[] = {"/usr",
@@ -84,16 +90,7 @@ static int32_t check_inner(const orch_sandbox *sandbox, const char *inner, orch_
 					    "/etc/hostname",
 					    "/etc/nsswitch.conf",
 					    NULL};
-	bool taken = is_listed(inner, always) ||
-		     (sandbox->opts.root == ORCH_ROOT_TOOLS && is_listed(inner, tools));
-
-	if (strcmp(inner, "/") == 0 || is_at_or_below(inner, "/proc") ||
-	    is_at_or_below(inner, "/dev"))
-		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
-				 "inner path %s: /, /proc and /dev are the sandbox's own", inner);
-	for (size_t i = 0; !taken && i < sandbox->path_count; i++)
-		taken = strcmp(sandbox->paths[i].inner, inner) == 0;
-	if (taken)
+	if (is_listed(inner, always) || (sandbox->opts.root == ORCH_ROOT_TOOLS && is_listed(inner, tools)))
 		return orch_fail(reterr, ORCH_EEXIST, 0, NULL, "inner path %s is taken already",
 				 inner);
 	return 0;
@@ -126,10 +123,6 @@ int32_t orch_sandbox_add_path(orch_sandbox *sandbox, const char *host_path, cons
 	    access & ~(ORCH_PATH_READ | ORCH_PATH_WRITE | ORCH_PATH_EXEC | ORCH_PATH_OWN))
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
 				 "access 0x%x is not one or more of ORCH_PATH_*", access);
-	if (sandbox->path_count >= ORCH_SPEC_MAX_RULES)
-		return orch_fail(reterr, ORCH_ETOOBIG, 0, NULL,
-				 "more than %u paths: add a folder instead of its files",
-				 ORCH_SPEC_MAX_RULES);
 	_cleanup_free_ char *host = NULL, *inner = NULL;
 
 	code = clean_path(host_path, "host path", &host, reterr);
@@ -137,20 +130,41 @@ int32_t orch_sandbox_add_path(orch_sandbox *sandbox, const char *host_path, cons
 		code = clean_path(inner_path ? inner_path : host_path, "inner path", &inner,
 				  reterr);
 	if (code == 0)
-		code = check_inner(sandbox, inner, reterr);
+		code = check_inner(inner, reterr);
+	if (code == 0)
+		code = check_free(sandbox, inner, reterr);
 	if (code == 0 && access & ORCH_PATH_OWN)
 		code = check_own(host, reterr);
 	if (code < 0)
 		return code;
-	struct sandbox_path *paths =
-		realloc(sandbox->paths, (sandbox->path_count + 1) * sizeof(*paths));
+	struct sandbox_path rule = {.host = host, .inner = inner, .access = access, .kind = ORCH_SPEC_BIND};
 
-	if (!paths)
-		return orch_fail_memory(reterr);
-	sandbox->paths = paths;
-	paths[sandbox->path_count++] = (struct sandbox_path){
-		.host = ORCH_STEAL(host), .inner = ORCH_STEAL(inner), .access = access};
-	return 0;
+	code = orch_rules_add(sandbox, &rule, reterr);
+	if (code == 0)
+		host = inner = NULL;
+	return code;
+}
+
+int32_t orch_sandbox_deny_path(orch_sandbox *sandbox, const char *inner_path, orch_error **reterr)
+{
+	int32_t code = orch_sandbox_check_builder(sandbox, reterr);
+	_cleanup_free_ char *host = NULL, *inner = NULL;
+
+	if (code == 0)
+		code = clean_path(inner_path, "inner path", &inner, reterr);
+	if (code == 0)
+		code = check_inner(inner, reterr);
+	if (code < 0)
+		return code;
+	bool folder = inner_path[strlen(inner_path) - 1] == '/';
+	struct sandbox_path rule = {.host = host = strdup(""),
+				    .inner = inner,
+				    .kind = folder ? ORCH_SPEC_DENY_FOLDER : ORCH_SPEC_DENY};
+
+	code = host ? orch_rules_add(sandbox, &rule, reterr) : orch_fail_memory(reterr);
+	if (code == 0)
+		host = inner = NULL;
+	return code;
 }
 
 int32_t orch_sandbox_set_workspace(orch_sandbox *sandbox, const char *host_path,
@@ -271,14 +285,24 @@ int32_t orch_sandbox_policy_init(orch_sandbox *sandbox, orch_error **reterr)
 
 /* --- copies --------------------------------------------------------------------------------- */
 
-static bool copy_path(orch_sandbox *to, const struct sandbox_path *path)
+static int32_t copy_path(orch_sandbox *to, const struct sandbox_path *path, orch_error **reterr)
 {
-	struct sandbox_path *copy = &to->paths[to->path_count++];
+	struct sandbox_path copy = {
+		.host = strdup(path->host),
+		.inner = strdup(path->inner),
+		.access = path->access,
+		.kind = path->kind,
+		.source = path->source ? strdup(path->source) : NULL,
+	};
+	bool whole = copy.host && copy.inner && (copy.source || !path->source);
+	int32_t code = whole ? orch_rules_add(to, &copy, reterr) : orch_fail_memory(reterr);
 
-	copy->access = path->access;
-	copy->host = strdup(path->host);
-	copy->inner = strdup(path->inner);
-	return copy->host && copy->inner;
+	if (code < 0) {
+		free(copy.host);
+		free(copy.inner);
+		free(copy.source);
+	}
+	return code;
 }
 
 static bool copy_variable(orch_sandbox *to, const struct sandbox_variable *variable)
@@ -292,37 +316,34 @@ static bool copy_variable(orch_sandbox *to, const struct sandbox_variable *varia
 
 int32_t orch_sandbox_copy_policy(orch_sandbox *to, const orch_sandbox *from, orch_error **reterr)
 {
-	orch_sandbox_policy_free(to);
-	to->paths = calloc(from->path_count + 1, sizeof(*to->paths));
-	to->variables = calloc(from->variable_count + 1, sizeof(*to->variables));
-	bool whole = to->paths && to->variables;
+	int32_t code = 0;
 
-	for (size_t i = 0; whole && i < from->path_count; i++) {
-		whole = copy_path(to, &from->paths[i]);
-		if (whole && from->cwd == from->paths[i].inner)
+	orch_sandbox_policy_free(to);
+	to->variables = calloc(from->variable_count + 1, sizeof(*to->variables));
+	if (!to->variables)
+		return orch_fail_memory(reterr);
+	for (size_t i = 0; code == 0 && i < from->path_count; i++) {
+		code = copy_path(to, &from->paths[i], reterr);
+		if (code == 0 && from->cwd == from->paths[i].inner)
 			to->cwd = to->paths[i].inner;
 	}
-	for (size_t i = 0; whole && i < from->variable_count; i++)
-		whole = copy_variable(to, &from->variables[i]);
+	for (size_t i = 0; code == 0 && i < from->variable_count; i++)
+		if (!copy_variable(to, &from->variables[i]))
+			code = orch_fail_memory(reterr);
 	memcpy(to->levels, from->levels, sizeof(to->levels));
 	to->without = from->without;
 	to->landlock_abi = from->landlock_abi;
-	return whole ? 0 : orch_fail_memory(reterr);
+	return code;
 }
 
 void orch_sandbox_policy_free(orch_sandbox *sandbox)
 {
-	for (size_t i = 0; i < sandbox->path_count; i++) {
-		free(sandbox->paths[i].host);
-		free(sandbox->paths[i].inner);
-	}
-	free(sandbox->paths);
+	orch_rules_free(sandbox);
 	for (size_t i = 0; i < sandbox->variable_count; i++) {
 		free(sandbox->variables[i].name);
 		free(sandbox->variables[i].text);
 	}
 	free(sandbox->variables);
-	sandbox->paths = NULL;
 	sandbox->variables = NULL;
-	sandbox->path_count = sandbox->variable_count = 0;
+	sandbox->variable_count = 0;
 }

@@ -7,10 +7,13 @@
 #include "../core/core-private.h"
 #include "../reaper/reaper-private.h"
 
+/* A rule. */
 struct sandbox_path {
-	char *host;
+	char *host; /* "" of a denial */
 	char *inner;
 	uint32_t access;
+	uint32_t kind; /* ORCH_SPEC_* */
+	char *source;  /* NAME:LINE of the policy that it was read from, or NULL */
 };
 
 struct sandbox_variable {
@@ -51,6 +54,8 @@ struct orch_sandbox {
 	enum sandbox_state state;
 	struct sandbox_path *paths;
 	size_t path_count;
+	uint32_t *path_slots; /* rules.c: the paths by their inner path */
+	size_t path_slot_count;
 	const char *cwd; /* inner path of the workspace, or "/" */
 	struct sandbox_variable *variables;
 	size_t variable_count;
@@ -115,6 +120,32 @@ int32_t orch_sandbox_limit_memory(orch_sandbox *sandbox, orch_error **reterr);
 
 /* protection.c */
 void orch_sandbox_protections_init(orch_sandbox *sandbox);
+
+/* rules.c */
+bool orch_rule_denies(const struct sandbox_path *rule);
+/* Takes the strings of `rule`, unless it fails. A second denial of a path is none. ORCH_EEXIST, ORCH_ETOOBIG, ORCH_ENOMEM. */
+int32_t orch_rules_add(orch_sandbox *sandbox, struct sandbox_path *rule, orch_error **reterr);
+void orch_rules_free(orch_sandbox *sandbox);
+/* The rule for exactly these bytes: the denial, if there is one. */
+const struct sandbox_path *orch_rule_at(const orch_sandbox *sandbox, const char *inner, size_t length);
+/* The rule that decides about a path: the deepest. NULL: none does. */
+const struct sandbox_path *orch_rule_over(const orch_sandbox *sandbox, const char *inner);
+/* The same among what the root has by itself. */
+struct preset_path;
+const struct preset_path *orch_rule_preset(const orch_sandbox *sandbox, const char *inner);
+/* With what it implies. */
+uint32_t orch_rule_access(const struct sandbox_path *rule);
+bool orch_path_is_below(const char *path, const char *folder);
+
+/*
+ * Those that change something, each folder's before those of what lies in it; one for a path. ORCH_EUNENFORCEABLE: a rule
+ * that no mechanism here can enforce below another one.
+ */
+struct sandbox_rules {
+	const struct sandbox_path **rules;
+	size_t count;
+};
+int32_t orch_rules_resolve(const orch_sandbox *sandbox, struct sandbox_rules *ret_rules, orch_error **reterr);
 
 /* policy.c */
 void orch_sandbox_policy_free(orch_sandbox *sandbox);

@@ -146,9 +146,32 @@ START_TEST(bad_ones_are_refused)
 	BAD(mounts[0].access, 0);
 	BAD(mounts[0].access, 16);
 	BAD(mounts[0].kind, 0);
+	BAD(mounts[0].kind, ORCH_SPEC_DENY); /* with a host path and an access */
+	BAD(mounts[0].kind, 5);
 	BAD(strings[23], 'a'); /* "a/..." */
 	BAD(strings[27], '/'); /* "//" */
 	BAD(strings[27], '.'); /* "/./b": a '.' alone */
+}
+END_TEST
+
+/* A denial has neither; and each tree knows which one it lies in. */
+START_TEST(denials_are_read)
+{
+	struct good spec = good_spec();
+	struct setup_error error = {0};
+
+	spec.mounts[0] = (struct orch_spec_mount){14, 23, 0, ORCH_SPEC_DENY_FOLDER};
+	struct confine *confine = load(&spec, sizeof(spec), SEALS, &error);
+
+	ck_assert_msg(confine != NULL, "%s", error.message);
+	const struct confine_tree *last = &confine->trees[confine->tree_count - 1], *denied = last - 1;
+
+	ck_assert(confine_tree_denies(denied) && denied->passed && denied->above == 0);
+	ck_assert(!confine_tree_denies(last) && last->above == confine->tree_count - 1);
+	confine_free(confine);
+	spec.mounts[0].access = ORCH_PATH_READ;
+	ck_assert_ptr_null(load(&spec, sizeof(spec), SEALS, &error));
+	ck_assert(strstr(error.message, "denial") && error.code == ORCH_EPROTO);
 }
 END_TEST
 
@@ -200,6 +223,7 @@ int main(void)
 	tcase_set_timeout(all, 60);
 	tcase_add_test(all, a_good_one_is_read);
 	tcase_add_test(all, bad_ones_are_refused);
+	tcase_add_test(all, denials_are_read);
 	tcase_add_test(all, damage_is_survived);
 	suite_add_tcase(suite, all);
 	SRunner *runner = srunner_create(suite);

@@ -257,6 +257,35 @@ START_TEST(deeper_rule_wins)
 }
 END_TEST
 
+/* A denial, and what is allowed again below it. */
+START_TEST(denied_paths)
+{
+	static const struct profile_path paths[] = {
+	    {"/a/b/c", ORCH_PATH_READ},
+	    {"/a/b", 0},
+	    {"/a", ORCH_PATH_OWN},
+	    {"/usr/share", 0},
+	};
+	static const char *const operations[] = {"file-read-data", "file-write-create", "file-write-unlink", "process-exec"};
+	for (size_t first = 0; first < 4; first++) {
+		struct profile_path turned[4];
+		for (size_t i = 0; i < 4; i++)
+			turned[i] = paths[(first + i) % 4];
+		struct orch_buf text = written(ORCH_ROOT_TOOLS, turned, 4);
+		for (size_t i = 0; i < 4; i++) {
+			ck_assert(may(&text, operations[i], "/a/x"));
+			ck_assert(!may(&text, operations[i], "/a/b"));
+			ck_assert(!may(&text, operations[i], "/a/b/x"));
+			ck_assert(!may(&text, operations[i], "/usr/share/x"));
+		}
+		ck_assert(may(&text, "file-read-data", "/a/b/c/x"));
+		ck_assert(!may(&text, "file-write-create", "/a/b/c/x"));
+		ck_assert(may(&text, "file-read-data", "/usr/lib/x"));
+		orch_buf_free(&text);
+	}
+}
+END_TEST
+
 START_TEST(names_can_not_break_out)
 {
 	static const char *const harsh[] = {
@@ -469,6 +498,7 @@ int main(void)
 	tcase_add_test(tests, tools_are_read_and_run_only);
 	tcase_add_test(tests, rights_are_those_that_were_given);
 	tcase_add_test(tests, deeper_rule_wins);
+	tcase_add_test(tests, denied_paths);
 	tcase_add_test(tests, names_can_not_break_out);
 	tcase_add_test(tests, names_that_are_refused);
 	tcase_add_test(tests, broker_is_one_port_of_the_loopback);

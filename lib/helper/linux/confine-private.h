@@ -21,6 +21,7 @@ struct confine_tree {
 	const char *host;
 	const char *inner;
 	uint32_t access;
+	uint32_t kind; /* ORCH_SPEC_* */
 	bool optional; /* of the root preset: a missing one is left out */
 	bool surplus;  /* of a test that leaves out the root: no rule allows it */
 	bool plain;    /* of a test that leaves out the attributes */
@@ -28,6 +29,8 @@ struct confine_tree {
 	int fd;	       /* detached mount, or -1 */
 	bool folder;
 	bool attached;
+	size_t above; /* 1 + the number of the declared tree that it lies in; 0: none */
+	bool passed; /* denied, with something below it that is not: a mask of its own, with folders in it */
 };
 
 struct confine {
@@ -40,6 +43,7 @@ struct confine {
 	struct confine_tree *trees;
 	size_t tree_count;
 	int root_fd; /* the new root while it is built */
+	int masks_fd; /* what covers denied paths, while the root is built; -1: nothing is denied */
 };
 
 /* (error, code, os_errno, step, format, ...): fills in *error and gives -1. */
@@ -65,6 +69,24 @@ int confine_own(int fd, const char *path, uid_t uid, struct setup_error *error);
 
 /* confine-root.c: the new root, built in PID 1 and entered. */
 int confine_root_build(struct confine *confine, struct setup_error *error);
+bool confine_is_below(const char *path, const char *folder);
+/* Below `root`, never through a symbolic link. */
+int confine_open_inner(int root, const char *path, uint64_t flags);
+/* Makes the folders on the way to `path` (relative) and, at its end, a folder or an empty file. O_PATH descriptor. */
+int confine_make_target(int root, const char *path, bool folder, struct setup_error *error);
+/* A detached new file system; `options` are pairs, ended by NULL; a value of NULL is a flag. Those it does not know are an error. */
+int confine_new_fs(const char *type, const char *const *options, unsigned int attr, struct setup_error *error);
+/* Takes `mount` and `target`, also where one is -1. */
+int confine_attach(int mount, int target, const char *inner, struct setup_error *error);
+
+/* confine-mask.c: what lies over denied paths. */
+bool confine_tree_denies(const struct confine_tree *tree);
+/* Makes the masks, where nobody will see them, while the root is built. Nothing if nothing is denied. */
+int confine_masks_make(struct confine *confine, struct setup_error *error);
+/* Covers a denied path. Above and below it everything is attached in its turn. */
+int confine_mask(struct confine *confine, struct confine_tree *tree, struct setup_error *error);
+/* All is attached: no mask changes any more. */
+int confine_masks_seal(struct confine *confine, struct setup_error *error);
 
 /* confine-landlock.c: builds the domain from what is mounted and enters it. */
 int confine_landlock(const struct confine *confine, struct setup_error *error);

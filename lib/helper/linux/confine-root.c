@@ -24,7 +24,7 @@
 
 /* --- small steps ---------------------------------------------------------------------------- */
 
-static int open_inner(int root, const char *path, uint64_t flags)
+int confine_open_inner(int root, const char *path, uint64_t flags)
 {
 	struct open_how how = {
 		.flags = flags | O_CLOEXEC,
@@ -34,9 +34,7 @@ static int open_inner(int root, const char *path, uint64_t flags)
 	return (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
 }
 
-/* Makes the folders on the way to `path` (relative) and, at its end, a folder or an empty file.
- * O_PATH descriptor. */
-static int make_target(int root, const char *path, bool folder, struct setup_error *error)
+int confine_make_target(int root, const char *path, bool folder, struct setup_error *error)
 {
 	char part[PATH_MAX];
 	int fd = -1;
@@ -54,7 +52,7 @@ static int make_target(int root, const char *path, bool folder, struct setup_err
 		const char *name = slash ? slash + 1 : part;
 		bool last = *end == '\0';
 
-		fd = open_inner(root, part, O_PATH | O_NOFOLLOW);
+		fd = confine_open_inner(root, part, O_PATH | O_NOFOLLOW);
 		if (fd >= 0) {
 			if (!last)
 				close(fd);
@@ -65,7 +63,7 @@ static int make_target(int root, const char *path, bool folder, struct setup_err
 					    "inner path /%s (no symbolic link is followed)", part);
 		if (slash)
 			*slash = '\0';
-		parent = slash ? open_inner(root, part, O_PATH | O_DIRECTORY) : dup(root);
+		parent = slash ? confine_open_inner(root, part, O_PATH | O_DIRECTORY) : dup(root);
 		if (slash)
 			*slash = '/';
 		if (parent >= 0 && (!last || folder))
@@ -78,7 +76,7 @@ static int make_target(int root, const char *path, bool folder, struct setup_err
 			close(parent);
 		errno = err;
 		if (fd == 0)
-			fd = open_inner(root, part, O_PATH | O_NOFOLLOW);
+			fd = confine_open_inner(root, part, O_PATH | O_NOFOLLOW);
 		if (fd < 0)
 			return confine_fail(error, ORCH_ESYS, errno, "mount.target",
 					    "inner path /%s can not be made", part);
@@ -95,9 +93,7 @@ static int set_option(int fs, const char *key, const char *value)
 	return fsconfig(fs, FSCONFIG_SET_STRING, key, value, 0);
 }
 
-/* A detached new file system; `options` are pairs, ended by NULL. Those it does not know are an
- * error. */
-static int new_fs(const char *type, const char *const *options, unsigned int attr,
+int confine_new_fs(const char *type, const char *const *options, unsigned int attr,
 		  struct setup_error *error)
 {
 	char step[48];
@@ -129,8 +125,7 @@ out:
 	return mount;
 }
 
-/* Takes `mount`. */
-static int attach(int mount, int target, const char *inner, struct setup_error *error)
+int confine_attach(int mount, int target, const char *inner, struct setup_error *error)
 {
 	int result = 0;
 
@@ -156,15 +151,15 @@ static int new_tmpfs(int root, const char *inner, const char *mode, uint64_t byt
 	/* An inode costs about 1 KiB of kernel memory that the size does not count. */
 	snprintf(inodes, sizeof(inodes), "%llu", (unsigned long long)bytes / 4096 + 1024);
 	const char *const options[] = {"size", size, "nr_inodes", inodes, "mode", mode, NULL};
-	int mount = new_fs("tmpfs", options, attr, error);
+	int mount = confine_new_fs("tmpfs", options, attr, error);
 
 	return mount < 0 ? -1
-			 : attach(mount, make_target(root, inner + 1, true, error), inner, error);
+			 : confine_attach(mount, confine_make_target(root, inner + 1, true, error), inner, error);
 }
 
 static int write_file(int root, const char *path, const char *text, struct setup_error *error)
 {
-	int fd = open_inner(root, path, O_WRONLY | O_NOFOLLOW | O_TRUNC);
+	int fd = confine_open_inner(root, path, O_WRONLY | O_NOFOLLOW | O_TRUNC);
 	size_t length = strlen(text);
 
 	if (fd < 0 || write(fd, text, length) != (ssize_t)length) {
@@ -200,7 +195,7 @@ static int make_etc(const struct confine *confine, struct setup_error *error)
 	};
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-		int fd = make_target(confine->root_fd, files[i].path, false, error);
+		int fd = confine_make_target(confine->root_fd, files[i].path, false, error);
 
 		if (fd < 0)
 			return -1;
@@ -251,9 +246,9 @@ static int make_dev(const struct confine *confine, struct setup_error *error)
 		if (symlinkat(links[i][0], root, links[i][1]) < 0)
 			return confine_fail(error, ORCH_ESYS, errno, "root.dev", "/%s",
 					    links[i][1]);
-	mount = new_fs("devpts", pts_options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, error);
+	mount = confine_new_fs("devpts", pts_options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, error);
 	if (mount < 0 ||
-	    attach(mount, make_target(root, "dev/pts", true, error), "/dev/pts", error) < 0)
+	    confine_attach(mount, confine_make_target(root, "dev/pts", true, error), "/dev/pts", error) < 0)
 		return -1;
 	return new_tmpfs(root, "/dev/shm", "1777", shm,
 			 MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, error);
@@ -288,37 +283,34 @@ static int make_proc(const struct confine *confine, struct setup_error *error)
 	if (confine_leaves_out(confine, ORCH_SPEC_WITHOUT_PIDNS))
 		mount = open_tree(AT_FDCWD, "/proc", AT_RECURSIVE | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 	else
-		mount = new_fs("proc", whole ? options + COUNT(options) - 1 : options,
+		mount = confine_new_fs("proc", whole ? options + COUNT(options) - 1 : options,
 			       MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, error);
 	if (mount < 0)
 		return -1;
-	return attach(mount, make_target(confine->root_fd, "proc", true, error), "/proc", error);
+	return confine_attach(mount, confine_make_target(confine->root_fd, "proc", true, error), "/proc", error);
 }
 
-static bool is_below(const char *path, const char *folder)
+bool confine_is_below(const char *path, const char *folder)
 {
 	size_t length = strlen(folder);
 
 	return strncmp(path, folder, length) == 0 && path[length] == '/';
 }
 
-/* The declared folder that `tree` lies in and that the load may write; NULL: none. */
-static const struct confine_tree *writable_parent(const struct confine *confine,
-						  const struct confine_tree *tree)
+/* The folder that `tree` lies in, if the load may write there; NULL: it may not. */
+static const char *writable_parent(const struct confine *confine, const struct confine_tree *tree)
 {
-	size_t first = confine->tree_count - confine->header->mounts_count;
-	const struct confine_tree *parent = NULL;
+	const struct confine_tree *parent = tree->above ? &confine->trees[tree->above - 1] : NULL;
 
-	for (size_t i = first; i < confine->tree_count; i++)
-		if (confine->trees[i].attached && is_below(tree->inner, confine->trees[i].inner))
-			parent = &confine->trees[i]; /* sorted: the last one is the innermost */
-	return parent && parent->access & ORCH_PATH_WRITE ? parent : NULL;
+	if (!parent)
+		return confine_is_below(tree->inner, "/tmp") ? "/tmp" : NULL;
+	return parent->attached && parent->access & ORCH_PATH_WRITE ? parent->inner : NULL;
 }
 
 static int pin(int root, const char *path, struct setup_error *error)
 {
 	struct statx st;
-	int fd = make_target(root, path, true, error);
+	int fd = confine_make_target(root, path, true, error);
 
 	if (fd < 0)
 		return -1;
@@ -332,7 +324,7 @@ static int pin(int root, const char *path, struct setup_error *error)
 
 	if (mount < 0)
 		setup_fail(error, ORCH_ESYS, errno, "mount.pin", "/%s can not be bound", path);
-	return attach(mount, fd, path, error);
+	return confine_attach(mount, fd, path, error);
 }
 
 /*
@@ -343,12 +335,12 @@ static int pin(int root, const char *path, struct setup_error *error)
 static int pin_parents(const struct confine *confine, const struct confine_tree *tree,
 		       struct setup_error *error)
 {
-	const struct confine_tree *parent = writable_parent(confine, tree);
+	const char *parent = writable_parent(confine, tree);
 	char path[PATH_MAX];
 
 	if (!parent)
 		return 0;
-	for (const char *end = tree->inner + strlen(parent->inner) + 1; (end = strchr(end, '/'));
+	for (const char *end = tree->inner + strlen(parent) + 1; (end = strchr(end, '/'));
 	     end++) {
 		snprintf(path, sizeof(path), "%.*s", (int)(end - tree->inner - 1), tree->inner + 1);
 		if (pin(confine->root_fd, path, error) < 0)
@@ -357,24 +349,50 @@ static int pin_parents(const struct confine *confine, const struct confine_tree 
 	return 0;
 }
 
+/* Then what lies between them and the folder around is pinned already. */
+static bool are_siblings(const char *one, const char *other)
+{
+	size_t length = (size_t)(strrchr(one, '/') - one);
+
+	return strncmp(one, other, length + 1) == 0 && !strchr(other + length + 1, '/');
+}
+
+static int attach_tree(struct confine *confine, struct confine_tree *tree, struct setup_error *error)
+{
+	bool in_mask = tree->above && confine_tree_denies(&confine->trees[tree->above - 1]);
+
+	/* The way through a mask can be passed and not listed. */
+	if (in_mask)
+		umask(0644);
+	int target = confine_make_target(confine->root_fd, tree->inner + 1, tree->folder, error);
+	int mount = tree->fd;
+
+	if (in_mask)
+		umask(022);
+	tree->fd = -1;
+	if (confine_attach(mount, target, tree->inner, error) < 0)
+		return -1;
+	tree->attached = true;
+	return 0;
+}
+
 static int attach_trees(struct confine *confine, bool declared, struct setup_error *error)
 {
 	size_t first = confine->tree_count - confine->header->mounts_count;
+	const struct confine_tree *before = NULL;
 
 	for (size_t i = declared ? first : 0; i < (declared ? confine->tree_count : first); i++) {
 		struct confine_tree *tree = &confine->trees[i];
 
-		if (tree->fd < 0)
+		if (tree->fd < 0 && !confine_tree_denies(tree))
 			continue;
-		if (declared && pin_parents(confine, tree, error) < 0)
+		if (declared && !(before && are_siblings(before->inner, tree->inner)) &&
+		    pin_parents(confine, tree, error) < 0)
 			return -1;
-		int target = make_target(confine->root_fd, tree->inner + 1, tree->folder, error);
-		int mount = tree->fd;
-
-		tree->fd = -1;
-		if (attach(mount, target, tree->inner, error) < 0)
+		before = tree;
+		if ((confine_tree_denies(tree) ? confine_mask(confine, tree, error)
+					       : attach_tree(confine, tree, error)) < 0)
 			return -1;
-		tree->attached = true;
 	}
 	return 0;
 }
@@ -409,7 +427,7 @@ int confine_root_build(struct confine *confine, struct setup_error *error)
 	static const char *const options[] = {"size", "4m",   "nr_inodes", "4096",
 					      "mode", "0755", NULL};
 
-	confine->root_fd = new_fs("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, error);
+	confine->root_fd = confine_new_fs("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, error);
 	if (confine->root_fd < 0)
 		return -1;
 	if (move_mount(confine->root_fd, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) < 0)
@@ -421,7 +439,8 @@ int confine_root_build(struct confine *confine, struct setup_error *error)
 	if (make_dev(confine, error) < 0 || make_tmp(confine, error) < 0 ||
 	    make_proc(confine, error) < 0 || attach_trees(confine, false, error) < 0)
 		return -1;
-	if (attach_trees(confine, true, error) < 0)
+	if (confine_masks_make(confine, error) < 0 || attach_trees(confine, true, error) < 0 ||
+	    confine_masks_seal(confine, error) < 0)
 		return -1;
 	if (read_only(confine, "dev", error) < 0 ||
 	    read_only(confine, "", error) < 0 || enter(confine, error) < 0)

@@ -11,84 +11,88 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../../sandbox/preset.h"
 #include "confine-private.h"
 
-#define READ ORCH_PATH_READ
-#define READ_EXEC (ORCH_PATH_READ | ORCH_PATH_EXEC)
-#define READ_WRITE (ORCH_PATH_READ | ORCH_PATH_WRITE)
-
-static const struct confine_tree tools[] = {
-	{.host = "/usr", .access = READ_EXEC},
-	/* Only where /usr is not merged: otherwise these are symbolic links, see make_links(). */
-	{.host = "/bin", .access = READ_EXEC, .optional = true},
-	{.host = "/sbin", .access = READ_EXEC, .optional = true},
-	{.host = "/lib", .access = READ_EXEC, .optional = true},
-	{.host = "/lib32", .access = READ_EXEC, .optional = true},
-	{.host = "/lib64", .access = READ_EXEC, .optional = true},
-	{.host = "/libx32", .access = READ_EXEC, .optional = true},
-	{.host = "/etc/alternatives", .access = READ, .optional = true},
-	{.host = "/etc/ld.so.cache", .access = READ, .optional = true},
-	{.host = "/etc/ld.so.conf", .access = READ, .optional = true},
-	{.host = "/etc/ld.so.conf.d", .access = READ, .optional = true},
-	{.host = "/etc/localtime", .access = READ, .optional = true},
-	{.host = "/etc/ssl/certs", .access = READ, .optional = true},
-};
-
-static const struct confine_tree devices[] = {
-	{.host = "/dev/null", .access = READ_WRITE, .device = true},
-	{.host = "/dev/zero", .access = READ_WRITE, .device = true},
-	{.host = "/dev/full", .access = READ_WRITE, .device = true},
-	{.host = "/dev/random", .access = READ_WRITE, .device = true},
-	{.host = "/dev/urandom", .access = READ_WRITE, .device = true},
-	{.host = "/dev/tty", .access = READ_WRITE, .device = true, .optional = true},
-};
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* For a test that leaves out the root: nothing but Landlock stands before these. */
-static const struct confine_tree surplus[] = {
-	{.host = "/var", .access = READ_WRITE | ORCH_PATH_EXEC, .surplus = true, .optional = true},
-	{.host = "/run", .access = READ_WRITE | ORCH_PATH_EXEC, .surplus = true, .optional = true},
-	{.host = "/sys", .access = READ_WRITE | ORCH_PATH_EXEC, .surplus = true, .optional = true},
-	{.host = "/root", .access = READ_WRITE | ORCH_PATH_EXEC, .surplus = true, .optional = true},
-	{.host = "/home", .access = READ_WRITE | ORCH_PATH_EXEC, .surplus = true, .optional = true},
-};
+static const char *const surplus[] = {"/var", "/run", "/sys", "/root", "/home"};
 
-static void add_preset(struct confine *confine, const struct confine_tree *preset, size_t count)
+static void add_preset(struct confine *confine, const struct preset_path *preset, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
-		struct confine_tree *tree = &confine->trees[confine->tree_count++];
+		struct confine_tree *tree = &confine->trees[confine->tree_count];
 
-		*tree = preset[i];
-		tree->inner = tree->host;
-		tree->fd = -1;
+		if (preset[i].flags & PRESET_MADE ||
+		    (preset[i].flags & PRESET_TOOLS && confine->header->root != ORCH_ROOT_TOOLS))
+			continue;
+		*tree = (struct confine_tree){.host = preset[i].path,
+					      .inner = preset[i].path,
+					      .access = preset[i].access,
+					      .kind = ORCH_SPEC_BIND,
+					      .optional = preset[i].flags & PRESET_OPTIONAL,
+					      .device = preset[i].flags & PRESET_DEVICE,
+					      .fd = -1};
+		confine->tree_count++;
 	}
 }
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+static void add_surplus(struct confine *confine)
+{
+	for (size_t i = 0; i < COUNT(surplus); i++)
+		confine->trees[confine->tree_count++] =
+			(struct confine_tree){.host = surplus[i],
+					      .inner = surplus[i],
+					      .access = ORCH_PATH_READ | ORCH_PATH_WRITE | ORCH_PATH_EXEC,
+					      .kind = ORCH_SPEC_BIND,
+					      .surplus = true,
+					      .optional = true,
+					      .fd = -1};
+}
+
+/* Each folder comes before what lies in it, so the tree before, or one around that, is the one around this. */
+static void find_above(struct confine *confine)
+{
+	size_t first = confine->tree_count - confine->header->mounts_count;
+
+	for (size_t i = first; i < confine->tree_count; i++) {
+		struct confine_tree *tree = &confine->trees[i];
+		size_t above = i > first ? i : 0;
+
+		while (above && !confine_is_below(tree->inner, confine->trees[above - 1].inner))
+			above = confine->trees[above - 1].above;
+		tree->above = above;
+		if (above && confine_tree_denies(&confine->trees[above - 1]))
+			confine->trees[above - 1].passed = true;
+	}
+}
 
 int confine_trees_list(struct confine *confine, struct setup_error *error)
 {
 	const struct orch_spec_header *header = confine->header;
+	size_t count = 0;
+	const struct preset_path *preset = orch_preset(&count);
 
-	confine->trees = calloc(COUNT(tools) + COUNT(devices) + COUNT(surplus) + header->mounts_count,
-				sizeof(*confine->trees));
+	confine->trees = calloc(count + COUNT(surplus) + header->mounts_count, sizeof(*confine->trees));
 	if (!confine->trees)
 		return confine_fail(error, ORCH_ENOMEM, 0, "spec", "no memory for the mounts");
-	if (header->root == ORCH_ROOT_TOOLS)
-		add_preset(confine, tools, COUNT(tools));
-	add_preset(confine, devices, COUNT(devices));
+	add_preset(confine, preset, count);
 	if (confine_leaves_out(confine, ORCH_SPEC_WITHOUT_ROOT))
-		add_preset(confine, surplus, COUNT(surplus));
+		add_surplus(confine);
 	for (uint32_t i = 0; i < header->mounts_count; i++) {
 		struct confine_tree *tree = &confine->trees[confine->tree_count++];
 
 		tree->host = confine->strings + confine->mounts[i].host;
 		tree->inner = confine->strings + confine->mounts[i].inner;
 		tree->access = confine->mounts[i].access;
+		tree->kind = confine->mounts[i].kind;
 		tree->fd = -1;
 		if (tree->access & ORCH_PATH_OWN)
 			tree->access |= ORCH_PATH_READ | ORCH_PATH_WRITE | ORCH_PATH_EXEC;
 		tree->plain = confine_leaves_out(confine, ORCH_SPEC_WITHOUT_ATTRIBUTES);
 	}
+	find_above(confine);
 	return 0;
 }
 
@@ -157,7 +161,7 @@ fail:
 int confine_trees_open(struct confine *confine, uid_t own_uid, struct setup_error *error)
 {
 	for (size_t i = 0; i < confine->tree_count; i++)
-		if (open_tree_at(&confine->trees[i], own_uid, error) < 0)
+		if (!confine_tree_denies(&confine->trees[i]) && open_tree_at(&confine->trees[i], own_uid, error) < 0)
 			return -1;
 	return 0;
 }

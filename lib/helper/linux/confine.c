@@ -94,9 +94,15 @@ static const char *check_strings(const struct confine *confine, const uint32_t *
 
 		if (mount->host >= header->strings_length || mount->inner >= header->strings_length)
 			return "a path is outside of it";
-		if (confine->strings[mount->host] != '/' ||
+		bool denies = mount->kind == ORCH_SPEC_DENY || mount->kind == ORCH_SPEC_DENY_FOLDER;
+
+		if (confine->strings[mount->host] != (denies ? '\0' : '/') ||
 		    !path_is_clean(confine->strings + mount->inner))
 			return "a path is malformed";
+		if (denies && mount->access)
+			return "a denial gives access";
+		if (denies)
+			continue;
 		if (mount->kind != ORCH_SPEC_BIND)
 			return "a rule is of an unknown kind";
 		if (mount->access == 0 || mount->access & ~(ORCH_PATH_READ | ORCH_PATH_WRITE |
@@ -168,7 +174,7 @@ struct confine *confine_load(int spec_fd, struct setup_error *error)
 		setup_fail(error, ORCH_ENOMEM, 0, "spec", "no memory for the specification");
 		return NULL;
 	}
-	confine->root_fd = -1;
+	confine->root_fd = confine->masks_fd = -1;
 	confine->spec = read_spec(spec_fd, &length, error);
 	if (!confine->spec)
 		goto fail;

@@ -232,7 +232,8 @@ int32_t orch_profile_write(const struct profile_policy *policy, struct orch_buf 
 		orch_buf_puts(text, tools);
 	/* First, so that a path's own rules come after what others need of it. */
 	for (size_t i = 0; i < policy->path_count; i++)
-		add_ancestors(text, sorted[i]->path);
+		if (sorted[i]->access)
+			add_ancestors(text, sorted[i]->path);
 	for (size_t i = 0; i < policy->path_count; i++)
 		add_path(text, sorted[i]);
 	if (policy->broker_port)

@@ -16,7 +16,7 @@
 
 struct profile_path {
 	const char *path;   /* absolute, resolved, normalised */
-	uint32_t access;    /* ORCH_PATH_* */
+	uint32_t access;    /* ORCH_PATH_*; 0: denied */
 };
 
 struct profile_policy {

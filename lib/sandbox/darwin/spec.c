@@ -25,7 +25,7 @@ static int32_t check_gaps(const orch_sandbox *sandbox, orch_error **reterr)
 	for (size_t i = 0; i < sandbox->path_count; i++) {
 		const struct sandbox_path *path = &sandbox->paths[i];
 
-		if (!wishes.moved && strcmp(path->host, path->inner) != 0)
+		if (!wishes.moved && !orch_rule_denies(path) && strcmp(path->host, path->inner) != 0)
 			wishes.moved = path->inner;
 		if (path->access & ORCH_PATH_OWN && sandbox->host_uid != geteuid())
 			wishes.own_as_root = true;
@@ -41,54 +41,74 @@ static int32_t check_gaps(const orch_sandbox *sandbox, orch_error **reterr)
 /* --- the profile ----------------------------------------------------------------------------- */
 
 struct resolved {
+	struct sandbox_rules rules;
 	char **paths;
-	struct profile_path *rules;
-	size_t count;
+	struct profile_path *profile;
 };
 
 static void resolved_free(struct resolved *resolved)
 {
-	for (size_t i = 0; i < resolved->count; i++)
+	for (size_t i = 0; resolved->paths && i < resolved->rules.count; i++)
 		free(resolved->paths[i]);
 	free(resolved->paths);
-	free(resolved->rules);
+	free(resolved->profile);
+	free(resolved->rules.rules);
+}
+
+/* What is missing is denied by the name that it would have. */
+static char *resolve_denied(const char *inner)
+{
+	_cleanup_free_ char *path = strdup(inner);
+
+	for (char *slash = path ? path + strlen(path) : NULL; slash; slash = strrchr(path, '/')) {
+		*slash = '\0';
+		_cleanup_free_ char *known = realpath(*path ? path : "/", NULL);
+
+		if (known)
+			return orch_strdup_printf("%s%s", strcmp(known, "/") == 0 && inner[slash - path] ? "" : known,
+						  inner + (slash - path));
+	}
+	return NULL;
 }
 
 /* Once and here: a load that may write above one of its paths could put a link in its place before its next program. */
 static int32_t resolve(const orch_sandbox *sandbox, struct resolved *resolved, orch_error **reterr)
 {
-	resolved->paths = calloc(sandbox->path_count + 1, sizeof(*resolved->paths));
-	resolved->rules = calloc(sandbox->path_count + 1, sizeof(*resolved->rules));
-	if (!resolved->paths || !resolved->rules)
-		return orch_fail_memory(reterr);
-	resolved->count = sandbox->path_count;
-	for (size_t i = 0; i < sandbox->path_count; i++) {
-		const char *host = sandbox->paths[i].host;
+	int32_t code = orch_rules_resolve(sandbox, &resolved->rules, reterr);
 
-		resolved->paths[i] = realpath(host, NULL);
+	if (code < 0)
+		return code;
+	resolved->paths = calloc(resolved->rules.count + 1, sizeof(*resolved->paths));
+	resolved->profile = calloc(resolved->rules.count + 1, sizeof(*resolved->profile));
+	if (!resolved->paths || !resolved->profile)
+		return orch_fail_memory(reterr);
+	for (size_t i = 0; i < resolved->rules.count; i++) {
+		const struct sandbox_path *rule = resolved->rules.rules[i];
+		const char *host = orch_rule_denies(rule) ? rule->inner : rule->host;
+
+		resolved->paths[i] = orch_rule_denies(rule) ? resolve_denied(host) : realpath(host, NULL);
 		if (!resolved->paths[i])
 			return orch_fail(reterr, errno == ENOENT ? ORCH_ENOENT : ORCH_ESYS, errno, "path",
 					 "host path %s can not be resolved", host);
-		resolved->rules[i] = (struct profile_path){.path = resolved->paths[i],
-							   .access = sandbox->paths[i].access};
+		resolved->profile[i] = (struct profile_path){.path = resolved->paths[i], .access = rule->access};
 	}
 	return 0;
 }
 
 static int32_t write_profile(const orch_sandbox *sandbox, struct orch_buf *profile, orch_error **reterr)
 {
-	struct resolved resolved = {0};
+	struct resolved resolved = {{0}, NULL, NULL};
 	size_t bad = 0;
 	int32_t code = resolve(sandbox, &resolved, reterr);
 	const struct profile_policy policy = {.root = sandbox->opts.root,
-					      .paths = resolved.rules,
-					      .path_count = sandbox->path_count};
+					      .paths = resolved.profile,
+					      .path_count = resolved.rules.count};
 
 	if (code == 0 && orch_profile_write(&policy, profile, &bad) < 0)
 		code = orch_fail(reterr, ORCH_EINVAL, 0, "path",
-				 "host path %s has control characters or is not UTF-8: it can not be named in a "
+				 "path %s has control characters or is not UTF-8: it can not be named in a "
 				 "Seatbelt profile",
-				 sandbox->paths[bad].host);
+				 resolved.paths[bad]);
 	if (code == 0 && profile->failed)
 		code = orch_fail_memory(reterr);
 	resolved_free(&resolved);

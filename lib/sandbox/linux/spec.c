@@ -21,45 +21,19 @@ static uint32_t add_string(struct writer *writer, const char *text)
 	return offset;
 }
 
-static size_t depth(const char *path)
+static void add_mounts(struct writer *writer, const struct sandbox_rules *rules)
 {
-	size_t count = 0;
-
-	for (; *path; path++)
-		count += *path == '/';
-	return count;
-}
-
-static int by_depth(const void *a, const void *b)
-{
-	size_t da = depth((*(const struct sandbox_path *const *)a)->inner);
-	size_t db = depth((*(const struct sandbox_path *const *)b)->inner);
-
-	return (da > db) - (da < db);
-}
-
-/* Parents first, or a mount would cover what was mounted below it. */
-static int32_t add_mounts(struct writer *writer, const orch_sandbox *sandbox, orch_error **reterr)
-{
-	_cleanup_free_ struct sandbox_path **sorted =
-		calloc(sandbox->path_count + 1, sizeof(*sorted));
-
-	if (!sorted)
-		return orch_fail_memory(reterr);
-	for (size_t i = 0; i < sandbox->path_count; i++)
-		sorted[i] = &sandbox->paths[i];
-	qsort(sorted, sandbox->path_count, sizeof(*sorted), by_depth);
-	for (size_t i = 0; i < sandbox->path_count; i++) {
+	for (size_t i = 0; i < rules->count; i++) {
+		const struct sandbox_path *rule = rules->rules[i];
 		struct orch_spec_mount mount = {
-			.host = add_string(writer, sorted[i]->host),
-			.inner = add_string(writer, sorted[i]->inner),
-			.access = sorted[i]->access,
-			.kind = ORCH_SPEC_BIND,
+			.host = add_string(writer, rule->host),
+			.inner = add_string(writer, rule->inner),
+			.access = rule->access,
+			.kind = rule->kind,
 		};
 
 		orch_buf_add(&writer->tables, &mount, sizeof(mount));
 	}
-	return 0;
 }
 
 static void align(struct orch_buf *buf)
@@ -107,17 +81,17 @@ int32_t orch_sandbox_spec(const orch_sandbox *sandbox, int *ret_fd, orch_error *
 		.hostname = add_string(&writer, "sandbox"),
 		.cwd = add_string(&writer, sandbox->cwd),
 	};
-	int32_t code = 0;
+	struct sandbox_rules rules = {0};
+	int32_t code = orch_rules_resolve(sandbox, &rules, reterr);
 
-	if (sandbox->levels[PROTECT_SECCOMP] != ORCH_PROTECT_OFF)
+	if (code == 0 && sandbox->levels[PROTECT_SECCOMP] != ORCH_PROTECT_OFF)
 		code = get_filter(sandbox, &partial, &filter, &filter_length, reterr);
 	header.filter_offset = sizeof(header);
 	header.filter_count = (uint32_t)(filter_length / sizeof(struct sock_filter));
 	orch_buf_add(&writer.tables, filter, filter_length);
 	header.mounts_offset = (uint32_t)(sizeof(header) + writer.tables.length);
-	header.mounts_count = (uint32_t)sandbox->path_count;
-	if (code == 0)
-		code = add_mounts(&writer, sandbox, reterr);
+	header.mounts_count = (uint32_t)rules.count;
+	add_mounts(&writer, &rules);
 	header.env_offset = (uint32_t)(sizeof(header) + writer.tables.length);
 	header.env_count = (uint32_t)sandbox->variable_count;
 	for (size_t i = 0; i < sandbox->variable_count; i++) {
@@ -148,6 +122,7 @@ int32_t orch_sandbox_spec(const orch_sandbox *sandbox, int *ret_fd, orch_error *
 		else
 			*ret_fd = fd;
 	}
+	free(rules.rules);
 	orch_buf_free(&file);
 	orch_buf_free(&partial);
 	orch_buf_free(&writer.tables);
