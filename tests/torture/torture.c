@@ -363,10 +363,11 @@ static int read_output(const struct cell *cell, bool tell)
 	return made;
 }
 
-/* Where the attack may be the end of the scope, it is the end of its load as well. */
+/* Where the attack may be the end of the scope, it is the end of its load as well. (A helper without descriptors dies.) */
 static bool ends_scope(const struct cell *cell)
 {
-	return !closed_set(cell) && strncmp(cell->mode->name, "kill-", 5) == 0;
+	const char *name = cell->mode->name;
+	return !closed_set(cell) && (strncmp(name, "kill-", 5) == 0 || strcmp(name, "starve-helper") == 0);
 }
 
 /* The load runs, and the judge sees as many as it says there are: the control of every look that comes later. */
