@@ -22,8 +22,9 @@ typedef struct orch_death orch_death;
 /*
  * The ladder, best last. A scope gets the best rung between orch_scope_opts.least_rung and .best_rung that the host
  * has, and never a lower one. On the lower two a supervisor takes init's place: programs are in the host's PID
- * namespace and see the host's /proc, nothing limits their number, and as they have the host application's uid they can
- * signal it, orch-reaper and the supervisor (which they can not trace, unless they are root).
+ * namespace and see the host's /proc, only a pids controller limits their number (see orch_scope_new()), and as they have
+ * the host application's uid they can signal it, orch-reaper and the supervisor (which they can not trace, unless they are
+ * root).
  */
 /*
  * Best effort, and never proof: a scope in which a program ran is certified UNVERIFIABLE at best. Linux: what descends
@@ -81,7 +82,10 @@ ORCH_API void orch_scope_opts_init(struct orch_scope_opts *opts, uint32_t size);
  * its own scope, see <orch/sandbox.h>.) Returns at once: the namespace is set up in the background, and a
  * failure is reported to each program spawned in it and by orch_scope_start_wait(). An ordinary user's scope
  * has at most 4096 processes and threads, zombies included (RLIMIT_NPROC in its user namespace; for root the
- * kernel does not apply it), or process_limit in their place.
+ * kernel does not apply it), or process_limit in their place. On the lower two rungs, which have no user namespace, the
+ * same default is a cgroup's pids.max, for root as well, where the host application's cgroup can give a pids controller;
+ * where none can, nothing keeps a fork bomb from taking every pid that the host has left: RLIMIT_NPROC would count
+ * what the user runs elsewhere. orch_scope_limit() tells which it is, and the log if it is absent.
  *
  * ORCH_EHELPER: orch-reaper is missing, of another version, or did not start; ORCH_EINVAL; ORCH_ENOMEM;
  * ORCH_EFORKED; ORCH_ESYS. Since 0.1.
@@ -114,7 +118,8 @@ ORCH_API const char *orch_scope_cgroup(const orch_scope *scope);
 
 /*
  * What was made of the limit `limit` (one ORCH_LIMIT_* bit): an ORCH_LIMIT_* state, and the mechanism in words, or the
- * cause of its absence ("" if it was not asked for). Known from when the scope stands. Outputs may be NULL; the text
+ * cause of its absence ("" if it was not asked for; on the lower two rungs the default of processes is told in its
+ * place). Known from when the scope stands. Outputs may be NULL; the text
  * lives with the scope.
  *
  * ORCH_ESTATE: the scope does not stand yet, or never stood; ORCH_EINVAL: scope is NULL, or not one bit. Since 0.1.

@@ -88,6 +88,18 @@ static inline int load_zombies(size_t most)
 	return 200;
 }
 
+/* As `forks`, of so many that no exit code tells it: 0: there were exactly `most`, and one more was refused. */
+static inline int load_until_full(size_t most)
+{
+	size_t made = 0;
+	pid_t pid;
+	while (made <= most && (pid = fork()) > 0)
+		made++;
+	if (made <= most && pid == 0)
+		sleep_long();
+	return made == most && errno == EAGAIN ? 0 : made < most ? 1 : 2;
+}
+
 static inline int64_t clock_of(clockid_t clock)
 {
 	struct timespec now;
@@ -126,6 +138,8 @@ static inline int own_load(const char *name, const char *argument)
 		return load_parent(number * MIB);
 	if (strcmp(name, "forks") == 0)
 		return load_forks(number);
+	if (strcmp(name, "full") == 0)
+		return load_until_full(number);
 	if (strcmp(name, "zombies") == 0)
 		return load_zombies(number);
 	if (strcmp(name, "spin") == 0)

@@ -161,6 +161,14 @@ static void assert_ended_by(struct limited *limited, uint32_t limit)
 		      "%s", orch_death_text(limited->deaths.last));
 }
 
+static void limited_drop(struct limited *limited)
+{
+	ck_assert_uint_eq(cgroups_named(limited->name), 0);
+	orch_death_unref(limited->deaths.last);
+	orch_scope_unref(limited->scope);
+	orch_ctx_unref(limited->ctx);
+}
+
 static void limited_end(struct limited *limited)
 {
 	if (!limited->deaths.count) {
@@ -169,10 +177,7 @@ static void limited_end(struct limited *limited)
 		ck_assert_uint_eq(orch_death_limit(death), 0);
 		orch_death_unref(death);
 	}
-	ck_assert_uint_eq(cgroups_named(limited->name), 0);
-	orch_death_unref(limited->deaths.last);
-	orch_scope_unref(limited->scope);
-	orch_ctx_unref(limited->ctx);
+	limited_drop(limited);
 }
 
 /* Runs it, and what came of it. */
@@ -483,6 +488,47 @@ END_TEST
 START_TEST(zombies)
 {
 	exceed_processes("zombies");
+}
+END_TEST
+
+/*
+ * Without a PID namespace there is no user namespace either, and RLIMIT_NPROC would count what the user runs elsewhere: a
+ * controller, or nothing, and that is told.
+ */
+static void default_of_processes(uint32_t rung, bool enforced)
+{
+	struct orch_scope_opts opts = plain_opts();
+	struct limited limited;
+	uint32_t state = 0;
+	int32_t status = -1;
+	const char *mechanism = NULL;
+	opts.least_rung = opts.best_rung = rung;
+	limited_new(&limited, &opts);
+	OK(orch_scope_start_wait(limited.scope, 20000, e));
+	ck_assert_int_eq(orch_scope_limit(limited.scope, ORCH_LIMIT_PROCESSES, &state, &mechanism), 0);
+	ck_assert_msg(state == (enforced ? ORCH_LIMIT_ENFORCED : ORCH_LIMIT_ABSENT), "rung %u: state %u: %s", rung, state,
+		      mechanism);
+	if (enforced) {
+		ck_assert_msg(strstr(mechanism, "the default of 4096, "), "%s", mechanism);
+		/* Itself is one of them. */
+		end_of(&limited, LOAD("full", "4095"), &status);
+		ck_assert_int_eq(status, 0);
+	}
+	ck_assert_msg(enforced || strstr(mechanism, "cgroup"), "%s", mechanism);
+	ck_assert_int_eq(run(limited.scope, ARGV("true")), 0);
+	orch_death *death = stop(limited.scope, 0);
+	ck_assert_msg(orch_death_verdict(death) == (rung == ORCH_RUNG_CGROUP ? ORCH_DEATH_DEAD : ORCH_DEATH_UNVERIFIABLE),
+		      "%s", orch_death_text(death));
+	orch_death_unref(death);
+	limited_drop(&limited);
+}
+
+START_TEST(a_default_below_the_namespaces)
+{
+	bool in_v1 = is_root() && file_has_word("/proc/self/mountinfo", "pids");
+	default_of_processes(ORCH_RUNG_SUBREAPER, in_v1);
+	if (has_delegation() || has_controller_v2("pids"))
+		default_of_processes(ORCH_RUNG_CGROUP, in_v1 || has_controller_v2("pids"));
 }
 END_TEST
 
@@ -818,6 +864,7 @@ Suite *suite(void)
 	tcase_add_test(tcase, leaf_below_a_users_unit);
 	tcase_add_test(tcase, forks);
 	tcase_add_test(tcase, zombies);
+	tcase_add_test(tcase, a_default_below_the_namespaces);
 	tcase_add_test(tcase, a_full_scope_starts_nothing);
 	tcase_add_test(tcase, processor_time);
 	tcase_add_test(tcase, wall_time);

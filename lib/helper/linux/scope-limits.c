@@ -13,6 +13,9 @@
 #include "scope.h"
 
 #define CPU_PERIOD_US 100000u
+/* Of a scope below the rungs with a PID namespace, when nobody asked: a fork bomb must not take every pid of the host. */
+#define DEFAULT_PROCESSES 4096u
+#define DEFAULT_IN_WORDS "the default of 4096, "
 /*
  * The v1 event comes before the kernel has chosen whom it kills. Without an event (a kernel without cgroup.event_control)
  * the counter is read now and then.
@@ -223,17 +226,19 @@ static void cap_processes(struct helper *helper, struct scope *scope, bool plain
 {
 	struct limits *limits = &scope->limits;
 	char v2[512], v1[512];
+	uint32_t most = limits->processes ? limits->processes : DEFAULT_PROCESSES;
+	const char *whose = limits->processes ? "" : DEFAULT_IN_WORDS;
 	/* And init. */
-	uint64_t number = (uint64_t)limits->processes + 1;
+	uint64_t number = (uint64_t)most + 1;
 	int leaf = v2_leaf(helper, scope, CGROUP_PIDS, v2, sizeof(v2));
 	if (leaf >= 0 && write_number(leaf, "pids.max", number) == 0) {
-		found(limits, LIMIT_PROCESSES, ORCH_LIMIT_ENFORCED, "cgroup v2 pids.max in %s/%s",
+		found(limits, LIMIT_PROCESSES, ORCH_LIMIT_ENFORCED, "%scgroup v2 pids.max in %s/%s", whose,
 		      helper->ground->cgroups.path, scope->name);
 		return;
 	}
 	leaf = v1_leaf(helper, scope, CGROUP_PIDS, v1, sizeof(v1));
 	if (leaf >= 0 && write_number(leaf, "pids.max", number) == 0) {
-		found(limits, LIMIT_PROCESSES, ORCH_LIMIT_ENFORCED, "cgroup v1 pids.max in %s/%s",
+		found(limits, LIMIT_PROCESSES, ORCH_LIMIT_ENFORCED, "%scgroup v1 pids.max in %s/%s", whose,
 		      helper->ground->cgroups.v1[CGROUP_PIDS].path, scope->name);
 		return;
 	}
@@ -304,7 +309,7 @@ int limits_prepare(struct helper *helper, struct scope *scope, struct setup_erro
 	bool plain = !scope->confined && geteuid() != 0 && scope->rung >= ORCH_RUNG_PIDNS;
 	if (limits->memory_bytes)
 		cap_memory(helper, scope, plain);
-	if (limits->processes)
+	if (limits->processes || scope->rung < ORCH_RUNG_PIDNS)
 		cap_processes(helper, scope, plain);
 	if (limits->cpu_percent)
 		cap_cpu(helper, scope);
