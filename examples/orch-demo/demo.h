@@ -125,6 +125,7 @@ char *control_ask(const char *state, const char *request);
 
 int command_exec(const struct options *options);
 int command_doctor(const struct options *options);
+int command_tour(const struct options *options);
 int command_run(const struct options *options, bool resume);
 int command_status(const struct options *options);
 int command_answer(const struct options *options);

@@ -13,6 +13,7 @@ static const char usage[] =
 	"\n"
 	"  exec [--net none] -- CMD...   run CMD in a sandbox, stop it, print the death certificate\n"
 	"  doctor                        what this host really enforces, proved by live probes\n"
+	"  tour                          what is promised, tried here: escapes, a daemon, a liar, a coordinator killed\n"
 	"  run [IDEA]                    from an idea to a verified product\n"
 	"      --idea-file F --repo DIR [--base REV] --executor [ROLE=]mini|claude|codex|command\n"
 	"      --executor-cmd CMD --provider synthetic|anthropic|openai --base-url URL --model [ROLE=]NAME\n"
@@ -199,6 +200,8 @@ int main(int argc, char **argv)
 		return command_exec(&options);
 	if (strcmp(command, "doctor") == 0)
 		return command_doctor(&options);
+	if (strcmp(command, "tour") == 0)
+		return command_tour(&options);
 	if (strcmp(command, "run") == 0)
 		return command_run(&options, false);
 	if (strcmp(command, "resume") == 0)
