@@ -14,6 +14,7 @@
 struct orch_confinement {
 	int spec_fd;	     /* sealed memfd; duplicated */
 	uint32_t host_uid;   /* uid and gid of the load, as the host sees them */
+	bool without_namespaces; /* a rung below ORCH_RUNG_PIDNS will do */
 	bool wants_listener; /* 127.0.0.1:ORCH_BROKER_PORT inside is handed to the host */
 };
 

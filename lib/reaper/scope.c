@@ -783,13 +783,15 @@ static int32_t check_opts(struct orch_scope_opts *opts, orch_error **reterr)
 }
 
 /* What confines stands on namespaces; macOS has none, and its one rung for all. */
-static int32_t check_confined_rung(const struct orch_scope_opts *opts, orch_error **reterr)
+static int32_t check_confined_rung(struct orch_scope_opts *opts, orch_error **reterr)
 {
 	if (opts->best_rung && opts->best_rung < judge_confined_rung())
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
 				 "orch_scope_opts.best_rung %u has no PID namespace, and a sandbox needs one: "
 				 "ORCH_RUNG_PIDNS or better",
 				 opts->best_rung);
+	if (opts->least_rung < judge_confined_rung())
+		opts->least_rung = judge_confined_rung();
 	return 0;
 }
 
@@ -817,7 +819,7 @@ int32_t orch_scope_new_confined(orch_ctx *ctx, const struct orch_scope_opts *opt
 	if (!ret_scope)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "ret_scope is NULL");
 	code = check_opts(&known, reterr);
-	if (code == 0 && confinement)
+	if (code == 0 && confinement && !confinement->without_namespaces)
 		code = check_confined_rung(&known, reterr);
 	if (code < 0)
 		return code;

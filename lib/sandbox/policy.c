@@ -266,20 +266,40 @@ const char **orch_sandbox_environment(const orch_sandbox *sandbox, const char *c
 
 /* -------------------------------------------------------------------------------------------- */
 
+static const char *const first_variables[][2] = {
+	{"PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+	{"LANG", "C.UTF-8"},
+	{"HOME", "/tmp/home"},
+	{"TMPDIR", "/tmp"},
+};
+/* From here on they are places of the private file system. */
+#define FIRST_PLACE 2u
+
+int32_t orch_sandbox_move_home(orch_sandbox *sandbox, orch_error **reterr)
+{
+	int32_t code = 0;
+
+	for (size_t i = FIRST_PLACE; code == 0 && i < sizeof(first_variables) / sizeof(first_variables[0]); i++)
+		for (size_t j = 0; code == 0 && j < sandbox->variable_count; j++) {
+			const struct sandbox_variable *variable = &sandbox->variables[j];
+
+			if (strcmp(variable->name, first_variables[i][0]) == 0 &&
+			    strcmp(variable->text + strlen(variable->name) + 1, first_variables[i][1]) == 0) {
+				code = set_variable(sandbox, first_variables[i][0], sandbox->cwd, reterr);
+				break;
+			}
+		}
+	return code;
+}
+
 int32_t orch_sandbox_policy_init(orch_sandbox *sandbox, orch_error **reterr)
 {
-	static const char *const variables[][2] = {
-		{"PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
-		{"HOME", "/tmp/home"},
-		{"LANG", "C.UTF-8"},
-		{"TMPDIR", "/tmp"},
-	};
 	int32_t code = 0;
 
 	sandbox->cwd = "/";
 	orch_sandbox_protections_init(sandbox);
-	for (size_t i = 0; code == 0 && i < sizeof(variables) / sizeof(variables[0]); i++)
-		code = set_variable(sandbox, variables[i][0], variables[i][1], reterr);
+	for (size_t i = 0; code == 0 && i < sizeof(first_variables) / sizeof(first_variables[0]); i++)
+		code = set_variable(sandbox, first_variables[i][0], first_variables[i][1], reterr);
 	return code;
 }
 

@@ -92,10 +92,10 @@ void orch_sandbox_remove_dependent(orch_sandbox *sandbox, struct sandbox_depende
  */
 int32_t orch_sandbox_spec(const orch_sandbox *sandbox, int *ret_fd, orch_error **reterr);
 
-/* linux/seccomp.c: the program as BPF, struct sock_filter[], in static storage. Length in bytes. */
-int32_t orch_sandbox_filter(const void **ret_program, size_t *ret_length, orch_error **reterr);
-/* Tests only: without the groups ORCH_SPEC_WITHOUT_SECCOMP_*. */
-int32_t orch_sandbox_filter_without(uint64_t groups, struct orch_buf *ret_program, orch_error **reterr);
+/* sandbox.c: the rung that is asked for at least. */
+uint32_t orch_sandbox_least_rung(const orch_sandbox *sandbox);
+/* It stands, and without namespaces. */
+bool orch_sandbox_is_bare(const orch_sandbox *sandbox);
 
 /*
  * uid.c: a uid for the load: as root one that no other sandbox of this process has, else the
@@ -152,6 +152,8 @@ void orch_sandbox_policy_free(orch_sandbox *sandbox);
 int32_t orch_sandbox_policy_init(orch_sandbox *sandbox, orch_error **reterr);
 /* What the builder calls made of `from`, for `to`, which is new. */
 int32_t orch_sandbox_copy_policy(orch_sandbox *to, const orch_sandbox *from, orch_error **reterr);
+/* Without namespaces there is no private /tmp: HOME and TMPDIR, where they are the defaults, become the workspace. */
+int32_t orch_sandbox_move_home(orch_sandbox *sandbox, orch_error **reterr);
 int32_t orch_sandbox_check_builder(orch_sandbox *sandbox, orch_error **reterr);
 /* "NAME=value" strings of the sandbox with `envp` (may be NULL) over them; NULL-terminated. Caller
  * frees the array only. */

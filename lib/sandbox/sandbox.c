@@ -14,7 +14,6 @@ void orch_sandbox_opts_init(struct orch_sandbox_opts *opts, uint32_t size)
 	const struct orch_sandbox_opts defaults = {
 		.root = ORCH_ROOT_TOOLS,
 		.net = ORCH_NET_NONE,
-		.least_rung = ORCH_RUNG_PIDNS,
 		.setup_timeout_ms = 10000,
 		.max_processes = 512,
 		.max_open_files = 1024,
@@ -37,7 +36,6 @@ static int32_t read_opts(const struct orch_sandbox_opts *opts, struct orch_sandb
 	orch_sandbox_opts_init(&defaults, sizeof(defaults));
 	DEFAULT(root);
 	DEFAULT(net);
-	DEFAULT(least_rung);
 	DEFAULT(setup_timeout_ms);
 	DEFAULT(max_processes);
 	DEFAULT(max_open_files);
@@ -204,7 +202,8 @@ static void started(orch_sandbox *sandbox, const orch_error *error)
 {
 	orch_error *own = NULL;
 
-	if (!error && orch_sandbox_limit_memory(sandbox, &own) < 0) {
+	if (!error && ((orch_sandbox_is_bare(sandbox) && orch_sandbox_move_home(sandbox, &own) < 0) ||
+		       orch_sandbox_limit_memory(sandbox, &own) < 0)) {
 		error = own;
 		orch_scope_stop(sandbox->scope, NULL, NULL, NULL, NULL, NULL);
 	}
@@ -230,12 +229,40 @@ static void on_scope_start(void *userdata, orch_scope *scope, const orch_error *
 		started(link->sandbox, error);
 }
 
+/* The best one that has no PID namespace. */
+#define BARE_RUNG ORCH_RUNG_CGROUP
+
+uint32_t orch_sandbox_least_rung(const orch_sandbox *sandbox)
+{
+	if (sandbox->opts.least_rung)
+		return sandbox->opts.least_rung;
+	return sandbox->levels[PROTECT_NAMESPACES] == ORCH_PROTECT_REQUIRED ? ORCH_RUNG_PIDNS : ORCH_RUNG_SUBREAPER;
+}
+
+bool orch_sandbox_is_bare(const orch_sandbox *sandbox)
+{
+	uint32_t rung = sandbox->scope ? orch_scope_rung(sandbox->scope) : 0;
+
+	return rung && rung <= BARE_RUNG;
+}
+
+static int32_t check_rung(const orch_sandbox *sandbox, orch_error **reterr)
+{
+	if (sandbox->levels[PROTECT_NAMESPACES] == ORCH_PROTECT_OFF && orch_sandbox_least_rung(sandbox) > BARE_RUNG)
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_sandbox_opts.least_rung %u has a PID namespace, and the protection namespaces is off",
+				 sandbox->opts.least_rung);
+	return 0;
+}
+
 static int32_t make_scope(orch_sandbox *sandbox, orch_error **reterr)
 {
 	struct orch_scope_opts opts;
 	_cleanup_close_ int spec = -1;
-	int32_t code = orch_sandbox_spec(sandbox, &spec, reterr);
+	int32_t code = check_rung(sandbox, reterr);
 
+	if (code == 0)
+		code = orch_sandbox_spec(sandbox, &spec, reterr);
 	if (code < 0)
 		return code;
 	struct sandbox_link *link = calloc(1, sizeof(*link));
@@ -246,7 +273,9 @@ static int32_t make_scope(orch_sandbox *sandbox, orch_error **reterr)
 	link->sandbox = sandbox;
 	orch_scope_opts_init(&opts, sizeof(opts));
 	opts.label = sandbox->opts.label;
-	opts.least_rung = sandbox->opts.least_rung;
+	opts.least_rung = orch_sandbox_least_rung(sandbox);
+	if (sandbox->levels[PROTECT_NAMESPACES] == ORCH_PROTECT_OFF)
+		opts.best_rung = BARE_RUNG;
 	opts.setup_timeout_ms = sandbox->opts.setup_timeout_ms;
 	if (sandbox->levels[PROTECT_MEMORY] != ORCH_PROTECT_OFF)
 		opts.memory_limit_bytes = sandbox->opts.max_memory_mib << 20;
@@ -254,6 +283,7 @@ static int32_t make_scope(orch_sandbox *sandbox, orch_error **reterr)
 		.spec_fd = spec,
 		.host_uid = sandbox->host_uid,
 		.wants_listener = sandbox->opts.net == ORCH_NET_BROKER,
+		.without_namespaces = sandbox->levels[PROTECT_NAMESPACES] != ORCH_PROTECT_REQUIRED,
 	};
 
 	code = orch_scope_new_confined(sandbox->ctx, &opts, &confinement, &sandbox->scope, reterr);
@@ -371,6 +401,9 @@ int32_t orch_sandbox_connect(orch_sandbox *sandbox, uint16_t port, orch_sandbox_
 	if (code == 0 && (port == 0 || !fn))
 		code = orch_fail(reterr, ORCH_EINVAL, 0, NULL, "%s",
 				 fn ? "port is 0" : "fn is NULL");
+	if (code == 0 && orch_sandbox_is_bare(sandbox))
+		code = orch_fail(reterr, ORCH_ENOTSUP, 0, NULL,
+				 "the sandbox has no network namespace (protection namespaces): nothing inside can listen");
 	if (code == 0)
 		return orch_scope_connect(sandbox->scope, port, fn, userdata, destroy, reterr);
 	if (destroy)

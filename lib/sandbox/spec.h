@@ -53,6 +53,8 @@
 #define ORCH_SPEC_WITHOUT_NO_CORE (1ull << 25)
 #define ORCH_SPEC_WITHOUT_TMP_SIZE (1ull << 26)
 #define ORCH_SPEC_WITHOUT_UNDUMPABLE (1ull << 27) /* init can be looked into by who has its uid */
+/* tmp_bytes of a policy that says nothing about it. */
+#define ORCH_SPEC_TMP_DEFAULT (UINT64_C(256) << 20)
 
 /* The only uid and gid inside. */
 #define ORCH_SPEC_INNER_ID 1000u
@@ -87,6 +89,8 @@ struct orch_spec_header {
 	uint32_t env_count;
 	uint32_t filter_offset; /* struct sock_filter[filter_count]: the seccomp program; 0: none */
 	uint32_t filter_count;
+	uint32_t bare_offset; /* the same, of programs without namespaces; 0: namespaces are required */
+	uint32_t bare_count;
 	uint32_t strings_offset; /* NUL-terminated strings; the last byte is NUL */
 	uint32_t strings_length;
 };

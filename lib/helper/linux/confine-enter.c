@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
-#include <linux/seccomp.h>
 #include <linux/securebits.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -179,7 +178,7 @@ static int no_nested_userns(const struct confine *confine, struct setup_error *e
 		"nested user namespaces can not be forbidden: /proc/sys/user has to be writable");
 }
 
-static int drop_capabilities(const struct confine *confine, struct setup_error *error)
+int confine_drop_capabilities(const struct confine *confine, struct setup_error *error)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}};
@@ -210,17 +209,6 @@ static int drop_capabilities(const struct confine *confine, struct setup_error *
 	return 0;
 }
 
-/* Asked before any program is there: its own attempt would come too late to refuse the start. */
-static int check_seccomp(const struct confine *confine, struct setup_error *error)
-{
-	uint32_t action = SECCOMP_RET_ERRNO;
-
-	if (confine->header->seccomp != ORCH_PROTECT_REQUIRED ||
-	    syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0)
-		return 0;
-	return confine_no_seccomp(errno, error);
-}
-
 static int become_init(struct confine *confine, int control_fd, int *ret_listener_fd,
 		       struct setup_error *error)
 {
@@ -233,7 +221,8 @@ static int become_init(struct confine *confine, int control_fd, int *ret_listene
 	if (net_up(confine, &listener, error) < 0)
 		return -1;
 	if (no_nested_userns(confine, error) < 0 || confine_root_build(confine, error) < 0 ||
-	    drop_capabilities(confine, error) < 0 || check_seccomp(confine, error) < 0 ||
+	    confine_drop_capabilities(confine, error) < 0 ||
+	    (confine->header->seccomp == ORCH_PROTECT_REQUIRED && confine_check_seccomp(error) < 0) ||
 	    confine_landlock(confine, error) < 0)
 		goto fail;
 	if (!confine_leaves_out(confine, ORCH_SPEC_WITHOUT_CLOSING))
@@ -263,6 +252,19 @@ static uint64_t namespaces_of(const struct confine *confine)
 	return flags;
 }
 
+/* They are of the new user namespace, which may make them; what can be missing is the kernel's, or room. */
+static int no_namespaces(int os_errno, struct setup_error *error)
+{
+	if (os_errno == ENOSPC)
+		return confine_fail(error, ORCH_EUNENFORCEABLE, os_errno, "namespaces",
+				    "no more namespaces can be made: raise the sysctls user.max_*_namespaces");
+	if (os_errno == EINVAL || os_errno == EPERM)
+		return confine_fail(error, ORCH_EUNENFORCEABLE, os_errno, "namespaces",
+				    "PID, network, IPC, UTS or cgroup namespaces can not be made: the kernel lacks "
+				    "them, or a container's filter forbids them");
+	return confine_fail(error, ORCH_ESYS, os_errno, "namespaces", "the namespaces can not be made");
+}
+
 int confine_enter(struct confine *confine, uint32_t host_uid, int control_fd, int *ret_listener_fd,
 		  struct setup_error *error)
 {
@@ -286,7 +288,6 @@ int confine_enter(struct confine *confine, uint32_t host_uid, int control_fd, in
 	if (!as_root && confine_trees_open(confine, 0, error) < 0)
 		return -1;
 	if (supervise_clone_init(namespaces_of(confine), control_fd) < 0)
-		return confine_fail(error, ORCH_ESYS, errno, "namespaces",
-				    "the namespaces can not be made");
+		return no_namespaces(errno, error);
 	return become_init(confine, control_fd, ret_listener_fd, error);
 }

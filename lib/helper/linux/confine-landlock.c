@@ -63,27 +63,57 @@ static uint64_t wanted_fs(const struct confine_tree *tree)
 	       (tree->access & ORCH_PATH_EXEC ? LANDLOCK_ACCESS_FS_EXECUTE : 0);
 }
 
-static int allow(int ruleset, uint64_t handled, const char *path, uint64_t access,
-		 struct setup_error *error)
+/* Highest ABI that is used, 0 without Landlock: then errno says why. */
+static int usable_abi(const struct confine *confine)
 {
-	struct landlock_path_beneath_attr rule = {.allowed_access = access & handled};
-	struct stat st;
-	int result = 0;
+	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+	uint32_t most = confine->header->landlock_abi;
 
-	rule.parent_fd = open(path, O_PATH | O_CLOEXEC | O_NOFOLLOW);
-	if (rule.parent_fd < 0 || fstat(rule.parent_fd, &st) < 0) {
-		result = confine_fail(error, ORCH_ESYS, errno, "landlock", "%s can not be opened",
-				      path);
-		goto out;
-	}
+	if (abi < 1)
+		return 0;
+	return most && abi > most ? (int)most : (int)abi;
+}
+
+static int new_ruleset(int abi, struct setup_error *error)
+{
+	struct ruleset_attr attr = {.handled_access_fs = handled_fs(abi)};
+
+	if (abi >= 6)
+		attr.scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL;
+	/* An older kernel takes a longer structure whose tail is zero. */
+	int ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0);
+
+	if (ruleset < 0)
+		setup_fail(error, ORCH_ESYS, errno, "landlock", "no ruleset can be made");
+	return ruleset;
+}
+
+static int allow_fd(int ruleset, uint64_t handled, int fd, const char *path, uint64_t access,
+		    struct setup_error *error)
+{
+	struct landlock_path_beneath_attr rule = {.allowed_access = access & handled, .parent_fd = fd};
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "landlock", "%s can not be opened", path);
 	if (!S_ISDIR(st.st_mode))
 		rule.allowed_access &= FS_OF_FILES;
 	if (rule.allowed_access &&
 	    syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0)
-		result = confine_fail(error, ORCH_ESYS, errno, "landlock", "no rule for %s", path);
-out:
-	if (rule.parent_fd >= 0)
-		close(rule.parent_fd);
+		return confine_fail(error, ORCH_ESYS, errno, "landlock", "no rule for %s", path);
+	return 0;
+}
+
+static int allow(int ruleset, uint64_t handled, const char *path, uint64_t access,
+		 struct setup_error *error)
+{
+	int fd = open(path, O_PATH | O_CLOEXEC | O_NOFOLLOW);
+
+	if (fd < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "landlock", "%s can not be opened", path);
+	int result = allow_fd(ruleset, handled, fd, path, access, error);
+
+	close(fd);
 	return result;
 }
 
@@ -125,39 +155,58 @@ static int allow_all(const struct confine *confine, int ruleset, uint64_t handle
 	return 0;
 }
 
+static int no_landlock(int os_errno, const char *remedy, struct setup_error *error)
+{
+	return confine_fail(error, ORCH_EUNENFORCEABLE, os_errno, "landlock",
+			    "protection landlock can not be enforced: boot a kernel with "
+			    "CONFIG_SECURITY_LANDLOCK and lsm=landlock,...%s", remedy);
+}
+
+int confine_landlock_enter(int ruleset, struct setup_error *error)
+{
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "landlock", "the domain can not be entered");
+	return 0;
+}
+
 int confine_landlock(const struct confine *confine, struct setup_error *error)
 {
-	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
-	struct ruleset_attr attr = {0};
-
 	if (confine->header->landlock == ORCH_PROTECT_OFF ||
 	    confine_leaves_out(confine, ORCH_SPEC_WITHOUT_LANDLOCK))
 		return 0;
+	int abi = usable_abi(confine);
+
 	if (abi < 1) {
 		if (confine->header->landlock == ORCH_PROTECT_DEGRADABLE)
 			return 0;
-		return confine_fail(error, ORCH_EUNENFORCEABLE, errno, "landlock",
-				    "protection landlock can not be enforced: boot a kernel with "
-				    "CONFIG_SECURITY_LANDLOCK and lsm=landlock,..., or make the "
-				    "protection degradable");
+		return no_landlock(errno, ", or make the protection degradable", error);
 	}
-	attr.handled_access_fs = handled_fs((int)abi);
-	if (abi >= 6)
-		attr.scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL;
-	/* An older kernel takes a longer structure whose tail is zero. */
-	int ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0),
-	    result = -1;
+	int ruleset = new_ruleset(abi, error), result = -1;
 
 	if (ruleset < 0)
-		return confine_fail(error, ORCH_ESYS, errno, "landlock", "no ruleset can be made");
-	if (allow_all(confine, ruleset, attr.handled_access_fs, error) < 0)
-		goto out;
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-	    syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
-		setup_fail(error, ORCH_ESYS, errno, "landlock", "the domain can not be entered");
-	else
-		result = 0;
-out:
+		return -1;
+	if (allow_all(confine, ruleset, handled_fs(abi), error) == 0)
+		result = confine_landlock_enter(ruleset, error);
 	close(ruleset);
 	return result;
+}
+
+int confine_landlock_bare(const struct confine *confine, struct setup_error *error)
+{
+	int abi = usable_abi(confine);
+
+	if (abi < 1)
+		return no_landlock(errno, ": without namespaces it is required whatever its level", error);
+	int ruleset = new_ruleset(abi, error);
+
+	for (size_t i = 0; ruleset >= 0 && i < confine->tree_count; i++) {
+		const struct confine_tree *tree = &confine->trees[i];
+
+		if (tree->fd >= 0 &&
+		    allow_fd(ruleset, handled_fs(abi), tree->fd, tree->host, wanted_fs(tree), error) < 0) {
+			close(ruleset);
+			return -1;
+		}
+	}
+	return ruleset;
 }

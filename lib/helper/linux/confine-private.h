@@ -26,7 +26,7 @@ struct confine_tree {
 	bool surplus;  /* of a test that leaves out the root: no rule allows it */
 	bool plain;    /* of a test that leaves out the attributes */
 	bool device;   /* device nodes are usable */
-	int fd;	       /* detached mount, or -1 */
+	int fd;	       /* detached mount, without namespaces O_PATH; or -1 */
 	bool folder;
 	bool attached;
 	size_t above; /* 1 + the number of the declared tree that it lies in; 0: none */
@@ -44,6 +44,12 @@ struct confine {
 	size_t tree_count;
 	int root_fd; /* the new root while it is built */
 	int masks_fd; /* what covers denied paths, while the root is built; -1: nothing is denied */
+	/* Without namespaces: */
+	bool bare;
+	uid_t uid;	    /* of programs */
+	int ruleset_fd;	    /* Landlock's, entered by each program */
+	uint64_t processes; /* RLIMIT_NPROC */
+	const struct sock_filter *bare_filter;
 };
 
 /* (error, code, os_errno, step, format, ...): fills in *error and gives -1. */
@@ -54,6 +60,12 @@ void confine_free(struct confine *confine);
 
 /* The refusal of a required but missing seccomp. -1. */
 int confine_no_seccomp(int os_errno, struct setup_error *error);
+/* Is it there? Asked before any program is: its own attempt would come too late to refuse the start. */
+int confine_check_seccomp(struct setup_error *error);
+/* Limits, umask and keyring of a program. */
+int confine_limits(const struct confine *confine, uint64_t processes, struct setup_error *error);
+/* All sets of this process, and what could give some back. Needs CAP_SETPCAP. */
+int confine_drop_capabilities(const struct confine *confine, struct setup_error *error);
 
 /* confine-tree.c: opening host paths and making detached mounts of them. */
 
@@ -90,5 +102,11 @@ int confine_masks_seal(struct confine *confine, struct setup_error *error);
 
 /* confine-landlock.c: builds the domain from what is mounted and enters it. */
 int confine_landlock(const struct confine *confine, struct setup_error *error);
+/* Without namespaces: a ruleset of the opened trees, for confine_landlock_enter(). -1. */
+int confine_landlock_bare(const struct confine *confine, struct setup_error *error);
+int confine_landlock_enter(int ruleset, struct setup_error *error);
+
+/* confine-bare.c: what confine_program() does without namespaces. */
+int confine_bare_program(const struct confine *confine, struct setup_error *error);
 
 #endif

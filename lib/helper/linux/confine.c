@@ -50,13 +50,15 @@ static const char *check_header(const struct orch_spec_header *header, size_t le
 	if (header->length != length)
 		return "its length is wrong";
 	if (header->mounts_count > ORCH_SPEC_MAX_RULES || header->env_count > ORCH_SPEC_MAX_ENV ||
-	    header->filter_count > ORCH_SPEC_MAX_FILTER)
+	    header->filter_count > ORCH_SPEC_MAX_FILTER || header->bare_count > ORCH_SPEC_MAX_FILTER)
 		return "a count is over its limit";
 	if (!table_fits(header, header->mounts_offset, header->mounts_count,
 			sizeof(struct orch_spec_mount), 4) ||
 	    !table_fits(header, header->env_offset, header->env_count, sizeof(uint32_t), 4) ||
 	    !table_fits(header, header->filter_offset, header->filter_count,
 			sizeof(struct sock_filter), 8) ||
+	    (header->bare_count &&
+	     !table_fits(header, header->bare_offset, header->bare_count, sizeof(struct sock_filter), 8)) ||
 	    !table_fits(header, header->strings_offset, header->strings_length, 1, 1))
 		return "a table is outside of it";
 	if (header->strings_length == 0 ||
@@ -66,16 +68,16 @@ static const char *check_header(const struct orch_spec_header *header, size_t le
 		return "unknown root preset";
 	if (header->net != ORCH_NET_NONE && header->net != ORCH_NET_BROKER)
 		return "unknown network mode";
-	if (header->namespaces != ORCH_PROTECT_REQUIRED)
-		return "unknown level of namespaces";
 #ifndef ORCH_TEST_BUILD
 	if (header->without || header->landlock_abi)
 		return "it is for a test build";
 #endif
-	if (header->landlock < ORCH_PROTECT_REQUIRED || header->landlock > ORCH_PROTECT_OFF ||
+	if (header->namespaces < ORCH_PROTECT_REQUIRED || header->namespaces > ORCH_PROTECT_OFF ||
+	    header->landlock < ORCH_PROTECT_REQUIRED || header->landlock > ORCH_PROTECT_OFF ||
 	    header->seccomp < ORCH_PROTECT_REQUIRED || header->seccomp > ORCH_PROTECT_OFF)
 		return "unknown protection level";
-	if (header->seccomp != ORCH_PROTECT_OFF && header->filter_count == 0)
+	if ((header->seccomp != ORCH_PROTECT_OFF && header->filter_count == 0) ||
+	    (header->namespaces != ORCH_PROTECT_REQUIRED && header->bare_count == 0))
 		return "its seccomp program is missing";
 	return NULL;
 }
@@ -174,7 +176,7 @@ struct confine *confine_load(int spec_fd, struct setup_error *error)
 		setup_fail(error, ORCH_ENOMEM, 0, "spec", "no memory for the specification");
 		return NULL;
 	}
-	confine->root_fd = confine->masks_fd = -1;
+	confine->root_fd = confine->masks_fd = confine->ruleset_fd = -1;
 	confine->spec = read_spec(spec_fd, &length, error);
 	if (!confine->spec)
 		goto fail;
@@ -190,6 +192,7 @@ struct confine *confine_load(int spec_fd, struct setup_error *error)
 		confine->strings = bytes + header->strings_offset;
 		confine->mounts = (const void *)(bytes + header->mounts_offset);
 		confine->filter = (const void *)(bytes + header->filter_offset);
+		confine->bare_filter = (const void *)(bytes + header->bare_offset);
 		complaint = check_strings(confine, env);
 		confine->environment = calloc(header->env_count + 1, sizeof(char *));
 		for (uint32_t i = 0; !complaint && confine->environment && i < header->env_count;
@@ -278,11 +281,19 @@ static int set_filter(const struct confine *confine, struct setup_error *error)
 	return confine_no_seccomp(errno, error);
 }
 
-int confine_program(struct confine *confine, struct setup_error *error)
+int confine_check_seccomp(struct setup_error *error)
+{
+	uint32_t action = SECCOMP_RET_ERRNO;
+
+	return syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0 ? 0
+									       : confine_no_seccomp(errno, error);
+}
+
+int confine_limits(const struct confine *confine, uint64_t processes, struct setup_error *error)
 {
 	const struct orch_spec_header *header = confine->header;
 
-	if (limit(confine, ORCH_SPEC_WITHOUT_PROCESSES, RLIMIT_NPROC, header->max_processes,
+	if (limit(confine, ORCH_SPEC_WITHOUT_PROCESSES, RLIMIT_NPROC, processes,
 		  "RLIMIT_NPROC", error) < 0 ||
 	    limit(confine, ORCH_SPEC_WITHOUT_OPEN_FILES, RLIMIT_NOFILE, header->max_open_files,
 		  "RLIMIT_NOFILE", error) < 0 ||
@@ -297,6 +308,15 @@ int confine_program(struct confine *confine, struct setup_error *error)
 	    header->seccomp == ORCH_PROTECT_OFF)
 		return confine_fail(error, ORCH_ESYS, errno, "keyring",
 				    "a session keyring of its own can not be made");
+	return 0;
+}
+
+int confine_program(struct confine *confine, struct setup_error *error)
+{
+	if (confine->bare)
+		return confine_bare_program(confine, error);
+	if (confine_limits(confine, confine->header->max_processes, error) < 0)
+		return -1;
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return confine_fail(error, ORCH_ESYS, errno, "no_new_privs",
 				    "no_new_privs can not be set");

@@ -139,6 +139,13 @@ int confine_enter(struct confine *confine, uint32_t host_uid, int control_fd, in
 		  struct setup_error *error);
 
 /*
+ * The same where there are no namespaces: called in the set-up process, which is to become a supervisor. Opens host
+ * paths and prepares what confine_program() does to each program; nothing of this process is given up. Descriptors that
+ * confine needs later stay open. ORCH_EUNENFORCEABLE names what the policy asks for and only namespaces could give.
+ */
+int confine_bare(struct confine *confine, uint32_t host_uid, struct setup_error *error);
+
+/*
  * Provided by supervision: clone3 with CLONE_PARENT and the namespace flags given. Tells
  * the helper the new pid. Returns 0 in the new PID 1; in the old process it does not return unless it failed (-1,
  * errno set).

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
@@ -33,6 +34,7 @@ static void scope_up(struct helper *helper, struct scope *scope, struct wire_pac
 	if (scope->pidns_inode && stat(path, &status) == 0)
 		scope->pidns_inode = status.st_ino;
 	scope_unmap_page(scope);
+	close_fd(&scope->spec_fd);
 	if (scope->state != SETTING_UP)
 		return;
 
@@ -67,10 +69,16 @@ static void scope_up(struct helper *helper, struct scope *scope, struct wire_pac
 	host_send(helper, &packet);
 }
 
+/* What no lower rung has either. */
+static bool is_of_all_rungs(const struct setup_error *why)
+{
+	return strcmp(why->step, "landlock") == 0 || strcmp(why->step, "seccomp") == 0;
+}
+
 /* The namespaces can not be had. False: nothing lower is accepted. */
 static bool next_rung(struct scope *scope, const struct setup_error *why)
 {
-	if (scope->state != SETTING_UP || scope->confined || why->code != ORCH_EUNENFORCEABLE ||
+	if (scope->state != SETTING_UP || why->code != ORCH_EUNENFORCEABLE || is_of_all_rungs(why) ||
 	    !rung_needs(scope->rung, NEED_PIDNS))
 		return false;
 	ladder_miss(&scope->ladder, NEED_PIDNS, why);
@@ -114,6 +122,18 @@ static uint32_t exit_flags(struct helper *helper, struct scope *scope)
 	return scope->state == STANDING ? 0 : WIRE_EXIT_STOPPED;
 }
 
+/* What was tried last does not tell why nothing better was to be had. */
+static void explain_refusal(const struct scope *scope, struct setup_error *error)
+{
+	const struct setup_error *missing = &scope->ladder.missing[NEED_PIDNS];
+	const struct setup_error tried = *error;
+	if (missing->code && !scope->confined)
+		ladder_refusal(&scope->ladder, error);
+	else if (missing->code && !rung_needs(scope->rung, NEED_PIDNS))
+		setup_fail(error, tried.code, tried.os_errno, tried.step, "%s. Not with namespaces: %s", tried.message,
+			   missing->message);
+}
+
 static void scope_hear(struct helper *helper, struct scope *scope, struct wire_packet *packet)
 {
 	struct setup_error error;
@@ -126,8 +146,7 @@ static void scope_hear(struct helper *helper, struct scope *scope, struct wire_p
 		setup_fail(&error, packet->message.code, packet->message.os_errno,
 			   packet->message.step, "%s", packet->message.text);
 		if (!next_rung(scope, &error)) {
-			if (scope->ladder.missing[NEED_PIDNS].code)
-				ladder_refusal(&scope->ladder, &error);
+			explain_refusal(scope, &error);
 			scope_fail(helper, scope, &error);
 		}
 		break;

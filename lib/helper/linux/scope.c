@@ -76,6 +76,7 @@ void scope_free(struct helper *helper, struct scope *scope)
 	close_fd(&scope->control_fd);
 	close_fd(&scope->cgroup_fd);
 	close_fd(&scope->proc_fd);
+	close_fd(&scope->spec_fd);
 	limits_close(&scope->limits);
 	if (scope->has_ready)
 		wire_packet_close(&scope->ready);

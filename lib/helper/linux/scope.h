@@ -49,6 +49,7 @@ struct scope {
 	bool retry;	/* that one can not be had: the next one, once its processes are gone */
 	bool used;	/* a program may have been started */
 	bool confined;
+	int spec_fd; /* of a confined one, while a rung is looked for; else -1 */
 	uint32_t host_uid;
 
 	pid_t setup_pid; /* valid while setup_fd >= 0 */

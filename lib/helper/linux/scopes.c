@@ -46,7 +46,7 @@ int host_watch_open(struct helper *helper, struct wire_packet *hello)
 
 /* --- requests -------------------------------------------------------------------------- */
 
-static int start_setup(struct helper *helper, struct scope *scope, int spec_fd)
+static int start_setup(struct helper *helper, struct scope *scope)
 {
 	struct setup_error error;
 	int pair[2];
@@ -70,7 +70,7 @@ static int start_setup(struct helper *helper, struct scope *scope, int spec_fd)
 		return 0;
 	}
 	struct setup_request setup = {.control_fd = inner,
-				      .spec_fd = spec_fd,
+				      .spec_fd = scope->spec_fd,
 				      .host_uid = scope->host_uid,
 				      .cgroup_fd = scope->cgroup_fd,
 				      .rung = scope->rung,
@@ -117,7 +117,7 @@ static bool have_descent(struct scope *scope)
 }
 
 /* Starts the set-up of the rung that was chosen. False: it is known now not to be had. */
-static bool try_rung(struct helper *helper, struct scope *scope, int spec_fd)
+static bool try_rung(struct helper *helper, struct scope *scope)
 {
 	struct setup_error error;
 	bool in_cgroup = rung_needs(scope->rung, NEED_CGROUP);
@@ -129,7 +129,7 @@ static bool try_rung(struct helper *helper, struct scope *scope, int spec_fd)
 		return false;
 	if (scope->rung < ORCH_RUNG_PIDNS)
 		strays_expect(helper);
-	int result = start_setup(helper, scope, spec_fd);
+	int result = start_setup(helper, scope);
 	scope->has_cgroup = scope->cgroup_fd >= 0;
 	if (result == 0)
 		return true;
@@ -147,12 +147,12 @@ static bool try_rung(struct helper *helper, struct scope *scope, int spec_fd)
 }
 
 /* The best rung that is not known to be impossible, down to the least. */
-static void climb(struct helper *helper, struct scope *scope, int spec_fd)
+static void climb(struct helper *helper, struct scope *scope)
 {
 	struct setup_error error;
 	scope->retry = false;
 	while ((scope->rung = ladder_next(&scope->ladder)))
-		if (try_rung(helper, scope, spec_fd))
+		if (try_rung(helper, scope))
 			return;
 	ladder_refusal(&scope->ladder, &error);
 	scope_fail(helper, scope, &error);
@@ -167,11 +167,11 @@ static bool climbs_on(struct helper *helper, struct scope *scope)
 	scope_unmap_page(scope);
 	scope->init_pid = 0;
 	scope->init_reaped = false;
-	climb(helper, scope, -1);
+	climb(helper, scope);
 	return true;
 }
 
-static int scope_new(struct helper *helper, const struct wire_packet *request)
+static int scope_new(struct helper *helper, struct wire_packet *request)
 {
 	const struct wire_message *message = &request->message;
 	bool confined = message->flags & WIRE_CONFINED;
@@ -185,19 +185,20 @@ static int scope_new(struct helper *helper, const struct wire_packet *request)
 	}
 	scope->id = message->scope;
 	wire_copy(scope->name, sizeof(scope->name), message->step);
-	scope->setup_fd = scope->init_fd = scope->control_fd = scope->cgroup_fd = scope->proc_fd = -1;
+	scope->setup_fd = scope->init_fd = scope->control_fd = scope->cgroup_fd = scope->proc_fd = scope->spec_fd = -1;
 	limits_read(&scope->limits, message);
 	scope->due_us = now_us() + (int64_t)message->number[0] * 1000;
 	scope->confined = confined;
 	scope->host_uid = (uint32_t)message->number[1];
 	scope->ladder.least = (uint32_t)message->value;
 	scope->ladder.best = message->number[2] ? (uint32_t)message->number[2] : ORCH_RUNG_CGROUP_PIDNS;
-	/* A confinement stands on namespaces. */
-	if (confined && scope->ladder.least < ORCH_RUNG_PIDNS)
-		scope->ladder.least = ORCH_RUNG_PIDNS;
+	if (confined) {
+		scope->spec_fd = request->fds[0];
+		request->fd_count = 0;
+	}
 	scope->next = helper->scopes;
 	helper->scopes = scope;
-	climb(helper, scope, confined ? request->fds[0] : -1);
+	climb(helper, scope);
 	return 0;
 }
 

@@ -166,20 +166,63 @@ static int enter_plain(const struct setup_request *request, struct setup_error *
 	return mapped ? limit_user(request, error) : 0;
 }
 
+/* The specification's descriptor is done with. NULL with *error. */
+static struct confine *load_confinement(const struct setup_request *request, struct setup_error *error)
+{
+#ifdef ORCH_HAVE_CONFINE
+	struct confine *confine = confine_load(request->spec_fd, error);
+	close(request->spec_fd);
+	return confine;
+#else
+	(void)request;
+	setup_fail(error, ORCH_ENOTSUP, 0, "confine",
+		   "this orch-reaper was built without sandboxes: build with -Dsandbox=enabled");
+	return NULL;
+#endif
+}
+
+static int enter_confined(struct confine *confine, const struct setup_request *request, int *ret_listener_fd,
+			  struct setup_error *error)
+{
+#ifdef ORCH_HAVE_CONFINE
+	return confine_enter(confine, request->host_uid, request->control_fd, ret_listener_fd, error);
+#else
+	(void)confine, (void)request, (void)ret_listener_fd, (void)error;
+	return -1;
+#endif
+}
+
+static int confine_in_place(struct confine *confine, const struct setup_request *request, struct setup_error *error)
+{
+#ifdef ORCH_HAVE_CONFINE
+	return confine_bare(confine, request->host_uid, error);
+#else
+	(void)confine, (void)request, (void)error;
+	return -1;
+#endif
+}
+
 /* No namespace: a process of the host's, like its programs. */
 static _Noreturn void set_up_supervisor(const struct setup_request *request)
 {
-	struct setup_error error;
+	struct setup_error error = {.code = ORCH_ESYS};
+	bool confined = request->spec_fd >= 0;
 	struct init_opts opts = {
 	    .control_fd = request->control_fd, .listener_fd = -1, .leaf_fd = -1, .rung = request->rung};
 
 	/* Opened again: the lock belongs to the helper's own. */
 	if (request->rung == ORCH_RUNG_CGROUP)
 		opts.leaf_fd = openat(request->cgroup_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	close_others(request->control_fd, opts.leaf_fd);
-	if (request->rung == ORCH_RUNG_CGROUP && opts.leaf_fd < 0)
+	if (request->rung == ORCH_RUNG_CGROUP && opts.leaf_fd < 0) {
 		setup_fail(&error, ORCH_ESYS, errno, "cgroup", "the scope's cgroup can not be opened");
-	else if (clone_init(0) < 0)
+		report_and_exit(request->control_fd, &error);
+	}
+	if (confined && !(opts.confine = load_confinement(request, &error)))
+		report_and_exit(request->control_fd, &error);
+	close_others(request->control_fd, opts.leaf_fd);
+	if (confined && confine_in_place(opts.confine, request, &error) < 0)
+		report_and_exit(request->control_fd, &error);
+	if (clone_init(0) < 0)
 		setup_fail(&error, ORCH_ESYS, errno, "clone", "the scope's supervisor could not be started");
 	else
 		init_run(&opts);
@@ -219,17 +262,9 @@ static _Noreturn void set_up(const struct setup_request *request)
 	if (request->spec_fd < 0) {
 		result = enter_plain(request, &error);
 	} else {
-#ifdef ORCH_HAVE_CONFINE
-		confine = confine_load(request->spec_fd, &error);
-		close(request->spec_fd);
+		confine = load_confinement(request, &error);
 		if (confine)
-			result = confine_enter(confine, request->host_uid, request->control_fd,
-					       &listener_fd, &error);
-#else
-		setup_fail(
-		    &error, ORCH_ENOTSUP, 0, "confine",
-		    "this orch-reaper was built without sandboxes: build with -Dsandbox=enabled");
-#endif
+			result = enter_confined(confine, request, &listener_fd, &error);
 	}
 	if (result < 0)
 		report_and_exit(request->control_fd, &error);

@@ -14,7 +14,7 @@ static int32_t check_gaps(const orch_sandbox *sandbox, orch_error **reterr)
 {
 	_cleanup_buf_ struct orch_buf gaps = {0};
 	struct profile_wishes wishes = {
-		.least_rung = sandbox->opts.least_rung,
+		.least_rung = orch_sandbox_least_rung(sandbox),
 		.net = sandbox->opts.net,
 		.landlock = sandbox->levels[PROTECT_LANDLOCK],
 		.seccomp = sandbox->levels[PROTECT_SECCOMP],

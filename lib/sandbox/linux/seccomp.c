@@ -8,13 +8,12 @@
 #include <errno.h>
 #include <linux/sched.h>
 #include <pthread.h>
-#include <seccomp.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-#include "../sandbox-private.h"
 #include "../spec.h"
+#include "seccomp.h"
 
 /* Numbers from 424 on are the same on every architecture; the highest that was read is
  * Linux 6.18's. */
@@ -29,12 +28,7 @@
 
 #define LOW 0xffffffffu /* the kernel looks at 32 bits of these arguments */
 
-struct call {
-	int number;
-	int error;
-};
-
-static const struct call kernel_calls[] = {
+static const struct seccomp_call kernel_calls[] = {
 	/* Keys of the user, of other namespaces too. */
 	{SCMP_SYS(add_key), EPERM},
 	{SCMP_SYS(keyctl), EPERM},
@@ -78,7 +72,7 @@ static const struct call kernel_calls[] = {
 	{SCMP_SYS(vserver), ENOSYS},
 };
 
-static const struct call namespace_calls[] = {
+static const struct seccomp_call namespace_calls[] = {
 	{SCMP_SYS(setns), EPERM},
 	{SCMP_SYS(mount), EPERM},
 	{SCMP_SYS(umount2), EPERM},
@@ -101,7 +95,7 @@ static const struct call namespace_calls[] = {
 	{SCMP_SYS(clone3), ENOSYS},
 };
 
-static int deny_calls(scmp_filter_ctx filter, const struct call *denied, size_t count)
+int seccomp_deny(scmp_filter_ctx filter, const struct seccomp_call *denied, size_t count)
 {
 	int result = 0;
 
@@ -118,7 +112,7 @@ static int deny_calls(scmp_filter_ctx filter, const struct call *denied, size_t 
 
 static int deny_kernel(scmp_filter_ctx filter)
 {
-	return deny_calls(filter, kernel_calls, sizeof(kernel_calls) / sizeof(kernel_calls[0]));
+	return seccomp_deny(filter, kernel_calls, sizeof(kernel_calls) / sizeof(kernel_calls[0]));
 }
 
 static int deny_unknown(scmp_filter_ctx filter)
@@ -135,7 +129,7 @@ static int deny_namespaces(scmp_filter_ctx filter)
 	static const uint64_t flags[] = {CLONE_NEWUSER,	  CLONE_NEWNS,	CLONE_NEWPID,
 					 CLONE_NEWNET,	  CLONE_NEWIPC, CLONE_NEWUTS,
 					 CLONE_NEWCGROUP, CLONE_NEWTIME};
-	int result = deny_calls(filter, namespace_calls, sizeof(namespace_calls) / sizeof(namespace_calls[0]));
+	int result = seccomp_deny(filter, namespace_calls, sizeof(namespace_calls) / sizeof(namespace_calls[0]));
 
 	for (size_t i = 0; result == 0 && i < sizeof(flags) / sizeof(flags[0]); i++) {
 		result = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(unshare), 1,
@@ -209,8 +203,8 @@ static int export_program(scmp_filter_ctx filter, struct orch_buf *ret_program)
 	return n < 0 ? -errno : 0;
 }
 
-/* `groups` of it are left out: ORCH_SPEC_WITHOUT_SECCOMP_*. */
-static int make_filter(uint64_t groups, struct orch_buf *ret_program)
+/* `groups` of it are left out: ORCH_SPEC_WITHOUT_SECCOMP_*; it stands for what is `missing`: SECCOMP_NO_*. */
+static int make_filter(uint64_t groups, uint32_t missing, struct orch_buf *ret_program)
 {
 	static const struct {
 		uint64_t group;
@@ -234,6 +228,8 @@ static int make_filter(uint64_t groups, struct orch_buf *ret_program)
 	for (size_t i = 0; result == 0 && i < sizeof(parts) / sizeof(parts[0]); i++)
 		if (!(parts[i].group & groups))
 			result = parts[i].deny(filter);
+	if (result == 0 && missing)
+		result = seccomp_deny_missing(filter, missing);
 	if (result == 0)
 		result = export_program(filter, ret_program);
 	seccomp_release(filter);
@@ -241,14 +237,12 @@ static int make_filter(uint64_t groups, struct orch_buf *ret_program)
 }
 
 /* libseccomp needs a millisecond for it, and it is the same for every sandbox. */
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct orch_buf shared_program;
-static int shared_result;
-
-static void make_shared(void)
-{
-	shared_result = make_filter(0, &shared_program);
-}
+static struct shared_program {
+	bool made;
+	int result;
+	struct orch_buf bytes;
+} programs[SECCOMP_PROGRAMS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int32_t fail_filter(int result, orch_error **reterr)
 {
@@ -258,17 +252,23 @@ static int32_t fail_filter(int result, orch_error **reterr)
 
 int32_t orch_sandbox_filter_without(uint64_t groups, struct orch_buf *ret_program, orch_error **reterr)
 {
-	int result = make_filter(groups, ret_program);
+	int result = make_filter(groups, 0, ret_program);
 
 	return result < 0 ? fail_filter(result, reterr) : 0;
 }
 
-int32_t orch_sandbox_filter(const void **ret_program, size_t *ret_length, orch_error **reterr)
+int32_t orch_sandbox_filter(uint32_t missing, const void **ret_program, size_t *ret_length, orch_error **reterr)
 {
-	pthread_once(&once, make_shared);
-	if (shared_result < 0)
-		return fail_filter(shared_result, reterr);
-	*ret_program = shared_program.data;
-	*ret_length = shared_program.length;
+	struct shared_program *shared = &programs[missing];
+
+	pthread_mutex_lock(&lock);
+	if (!shared->made)
+		shared->result = make_filter(missing ? ORCH_SPEC_WITHOUT_SECCOMP_SOCKETS : 0, missing, &shared->bytes);
+	shared->made = true;
+	pthread_mutex_unlock(&lock);
+	if (shared->result < 0)
+		return fail_filter(shared->result, reterr);
+	*ret_program = shared->bytes.data;
+	*ret_length = shared->bytes.length;
 	return 0;
 }

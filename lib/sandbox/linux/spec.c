@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writing the specification (spec.h). */
-#include <linux/filter.h>
-
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/landlock.h>
+#include <sys/syscall.h>
 
 #include "../../core/os.h"
 #include "../sandbox-private.h"
 #include "../spec.h"
+#include "seccomp.h"
 
 struct writer {
 	struct orch_buf tables;
@@ -50,7 +52,7 @@ static int32_t get_filter(const orch_sandbox *sandbox, struct orch_buf *partial,
 	uint64_t groups = sandbox->without & ORCH_SPEC_WITHOUT_SECCOMP_GROUPS;
 
 	if (!groups)
-		return orch_sandbox_filter(ret_program, ret_length, reterr);
+		return orch_sandbox_filter(0, ret_program, ret_length, reterr);
 	int32_t code = orch_sandbox_filter_without(groups, partial, reterr);
 
 	*ret_program = partial->data;
@@ -58,12 +60,29 @@ static int32_t get_filter(const orch_sandbox *sandbox, struct orch_buf *partial,
 	return code;
 }
 
+/* What seccomp has to stand for where there are no namespaces. */
+static uint32_t missing_bare(const orch_sandbox *sandbox)
+{
+	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+	uint32_t missing = SECCOMP_NO_NAMESPACES;
+
+	if (sandbox->landlock_abi && abi > sandbox->landlock_abi)
+		abi = sandbox->landlock_abi;
+	if (abi < 3)
+		missing |= SECCOMP_NO_TRUNCATE_RIGHT;
+	/* As root the sandbox's own uid has nobody else to signal. */
+	if (abi < 6 && sandbox->host_uid == geteuid())
+		missing |= SECCOMP_NO_SIGNAL_SCOPE;
+	return missing;
+}
+
 int32_t orch_sandbox_spec(const orch_sandbox *sandbox, int *ret_fd, orch_error **reterr)
 {
 	struct writer writer = {{0}, {0}};
 	struct orch_buf file = {0}, partial = {0};
 	const void *filter = NULL;
-	size_t filter_length = 0;
+	const void *bare = NULL;
+	size_t filter_length = 0, bare_length = 0;
 	struct orch_spec_header header = {
 		.magic = ORCH_SPEC_MAGIC,
 		.version = ORCH_SPEC_VERSION,
@@ -86,9 +105,14 @@ int32_t orch_sandbox_spec(const orch_sandbox *sandbox, int *ret_fd, orch_error *
 
 	if (code == 0 && sandbox->levels[PROTECT_SECCOMP] != ORCH_PROTECT_OFF)
 		code = get_filter(sandbox, &partial, &filter, &filter_length, reterr);
+	if (code == 0 && sandbox->levels[PROTECT_NAMESPACES] != ORCH_PROTECT_REQUIRED)
+		code = orch_sandbox_filter(missing_bare(sandbox), &bare, &bare_length, reterr);
 	header.filter_offset = sizeof(header);
 	header.filter_count = (uint32_t)(filter_length / sizeof(struct sock_filter));
 	orch_buf_add(&writer.tables, filter, filter_length);
+	header.bare_offset = (uint32_t)(sizeof(header) + writer.tables.length);
+	header.bare_count = (uint32_t)(bare_length / sizeof(struct sock_filter));
+	orch_buf_add(&writer.tables, bare, bare_length);
 	header.mounts_offset = (uint32_t)(sizeof(header) + writer.tables.length);
 	header.mounts_count = (uint32_t)rules.count;
 	add_mounts(&writer, &rules);
