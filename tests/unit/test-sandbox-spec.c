@@ -120,6 +120,10 @@ START_TEST(bad_ones_are_refused)
 	BAD(header.root, 0);
 	BAD(header.net, 3);
 	BAD(header.namespaces, 0);
+	BAD(header.namespaces, 4);
+	BAD(header.namespaces, ORCH_PROTECT_DEGRADABLE); /* and no program for it */
+	BAD(header.bare_count, 5000);
+	BAD(header.bare_count, 1); /* at offset 0 */
 	BAD(header.without, 1);
 	BAD(header.landlock_abi, 1);
 	BAD(header.landlock, 0);

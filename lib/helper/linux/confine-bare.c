@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -105,6 +106,29 @@ static int check_widening(const struct confine *confine, struct setup_error *err
 
 /* --- the set-up process --------------------------------------------------------------------- */
 
+/*
+ * With namespaces a path is bound to its place; here programs walk to it. The groups of this process stay: a folder that is
+ * open to one of them is found out by the program.
+ */
+static int check_reach(const struct confine_tree *tree, uid_t uid, struct setup_error *error)
+{
+	uid_t own_uid = geteuid();
+	gid_t own_gid = getegid();
+
+	setfsgid(uid);
+	setfsuid(uid);
+	int fd = open(tree->host, O_PATH | O_CLOEXEC), open_errno = errno;
+
+	setfsuid(own_uid);
+	setfsgid(own_gid);
+	if (fd < 0)
+		return confine_fail(error, ORCH_EDENIED, open_errno, "path.host",
+				    "host path %s can not be reached by the sandbox's uid %u, which is needed " WITHOUT
+				    ": let others pass the folders above it (chmod o+x)", tree->host, uid);
+	close(fd);
+	return 0;
+}
+
 static int open_trees(struct confine *confine, uid_t own_uid, struct setup_error *error)
 {
 	for (size_t i = 0; i < confine->tree_count; i++) {
@@ -117,6 +141,8 @@ static int open_trees(struct confine *confine, uid_t own_uid, struct setup_error
 			return confine_fail(error, errno == ENOENT ? ORCH_ENOENT : ORCH_ESYS, errno, "path.host",
 					    "host path %s can not be opened", tree->host);
 		if (own_uid && tree->access & ORCH_PATH_OWN && confine_own(tree->fd, tree->host, own_uid, error) < 0)
+			return -1;
+		if (own_uid && !tree->optional && check_reach(tree, own_uid, error) < 0)
 			return -1;
 	}
 	return 0;
@@ -246,7 +272,6 @@ int confine_bare_program(const struct confine *confine, struct setup_error *erro
 	/* It was entered with the helper's rights. */
 	if (chdir(".") < 0)
 		return confine_fail(error, ORCH_ESPAWN, errno, "cwd",
-				    "the working directory can not be entered by the sandbox's uid %u: every folder on "
-				    "the way to it has to be open to that", confine->uid);
+				    "the working directory can not be entered by the sandbox's uid %u", confine->uid);
 	return confine_landlock_enter(confine->ruleset_fd, error) < 0 ? -1 : enter_filter(confine, error);
 }
