@@ -137,6 +137,9 @@ static int allow_all(const struct confine *confine, int ruleset, uint64_t handle
 	for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
 		if (allow(ruleset, handled, fixed[i].path, fixed[i].access, error) < 0)
 			return -1;
+	/* Without the mount and its rule Landlock takes each queue for a file that is nowhere, and refuses it. */
+	if (confine->queues && allow(ruleset, handled, "/dev/mqueue", FS_READ | FS_WRITE, error) < 0)
+		return -1;
 	if (confine->header->root == ORCH_ROOT_TOOLS &&
 	    allow(ruleset, handled, "/etc", FS_READ, error) < 0)
 		return -1;

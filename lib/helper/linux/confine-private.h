@@ -42,6 +42,7 @@ struct confine {
 	const char **environment;
 	struct confine_tree *trees;
 	size_t tree_count;
+	bool queues; /* /dev/mqueue is there */
 	int root_fd; /* the new root while it is built */
 	int masks_fd; /* what covers denied paths, while the root is built; -1: nothing is denied */
 	/* Without namespaces: */

@@ -228,7 +228,22 @@ static int make_links(int root, struct setup_error *error)
 	return 0;
 }
 
-static int make_dev(const struct confine *confine, struct setup_error *error)
+/* The namespace's POSIX message queues. A kernel may be built without them. */
+static int make_queues(struct confine *confine, struct setup_error *error)
+{
+	static const char *const options[] = {NULL};
+
+	if (confine_leaves_out(confine, ORCH_SPEC_WITHOUT_IPCNS))
+		return 0;
+	int mount = confine_new_fs("mqueue", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, error);
+
+	if (mount < 0)
+		return error->os_errno == ENODEV ? 0 : -1;
+	confine->queues = true;
+	return confine_attach(mount, confine_make_target(confine->root_fd, "dev/mqueue", true, error), "/dev/mqueue", error);
+}
+
+static int make_dev(struct confine *confine, struct setup_error *error)
 {
 	static const char *const links[][2] = {
 		{"/proc/self/fd", "dev/fd"},	   {"/proc/self/fd/0", "dev/stdin"},
@@ -249,6 +264,8 @@ static int make_dev(const struct confine *confine, struct setup_error *error)
 	mount = confine_new_fs("devpts", pts_options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, error);
 	if (mount < 0 ||
 	    confine_attach(mount, confine_make_target(root, "dev/pts", true, error), "/dev/pts", error) < 0)
+		return -1;
+	if (make_queues(confine, error) < 0)
 		return -1;
 	return new_tmpfs(root, "/dev/shm", "1777", shm,
 			 MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, error);
