@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Makes attempts of the table and says what came of each: "NUMBER RESULT ERRNO" on a line.
+ *
+ *   matrix-attempt inside|outside PLACE [NAME...]
+ *
+ * Each is made in a process of its own, which an alarm ends: none can spoil the next.
+ */
+#include <linux/capability.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "matrix.h"
+
+#define SECONDS 20
+
+struct place place;
+
+/* What a set-id program or one with file capabilities says: 0 if it has more rights than who ran it. */
+static int gained(void)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {{0}};
+
+	if (geteuid() != getuid())
+		return 0;
+	return syscall(SYS_capget, &header, sets) == 0 && (sets[0].effective || sets[1].effective) ? 0 : EPERM;
+}
+
+static void attempt(unsigned number)
+{
+	int report[2], status = 0;
+	int result[2] = {KILLED, 0};
+
+	if (pipe(report) < 0)
+		return;
+	pid_t child = fork();
+
+	if (child == 0) {
+		close(report[0]);
+		alarm(SECONDS);
+		errno = 0;
+		result[0] = rows[number].attempt(&rows[number]);
+		result[1] = result[0] == DENIED ? errno : 0;
+		_exit(write(report[1], result, sizeof(result)) == (ssize_t)sizeof(result) ? 0 : 1);
+	}
+	close(report[1]);
+	if (child < 0)
+		result[0] = UNTRIED;
+	else if (read(report[0], result, sizeof(result)) != (ssize_t)sizeof(result)) {
+		waitpid(child, &status, 0);
+		result[1] = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+	} else {
+		waitpid(child, &status, 0);
+	}
+	close(report[0]);
+	printf("%u %d %d\n", number, result[0], result[1]);
+}
+
+static bool is_wanted(char **names, const char *name)
+{
+	bool found = !*names;
+
+	for (; *names && !found; names++)
+		found = strcmp(*names, name) == 0;
+	return found;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 2 && strcmp(argv[1], "--nothing") == 0)
+		return 0;
+	if (argc == 2 && strcmp(argv[1], "--gained") == 0)
+		return gained();
+	remember_beginning();
+	if (argc < 3 || !place_read(argv[2]))
+		return 2;
+	place.inside = strcmp(argv[1], "inside") == 0;
+	for (unsigned i = 0; i < row_count; i++)
+		if (is_wanted(argv + 3, rows[i].name)) {
+			fflush(stdout);
+			attempt(i);
+		}
+	return fflush(stdout) == 0 ? 0 : 1;
+}
