@@ -9,7 +9,7 @@
 
 /*
  * Act 1: a service of the user has a secret. tour-attempt goes for it in a sandbox, and then as an ordinary program of the
- * user's, with the same arguments: only where that works does a refusal inside say anything.
+ * user's, at the same target: only where that works does a refusal inside say anything.
  */
 
 #define INNER_ATTEMPT "/tour/attempt"
@@ -17,13 +17,14 @@
 
 struct target {
 	struct tour_child *service;
-	char *folder, *file, *socket, *project, *open_file;
+	char *folder, *socket, *project, *closed_file, *open_file;
 	char port[16], pid[16], start[32];
 };
 
 struct try {
 	const char *what, *name;
 	const char *arguments[2];
+	const char *inner; /* what is there in the first one's place; NULL: the same */
 	bool secret; /* it worked if the secret came out, whatever the exit code */
 	/* Where a host closes this to everybody: the setting, or "" if it has none of its own. NULL: no host does. */
 	const char *closed_by;
@@ -39,12 +40,13 @@ struct outcome {
 static bool make_files(const struct tour *tour, struct target *target)
 {
 	target->folder = format_text("%s/service", tour->folder);
-	target->file = format_text("%s/secret", target->folder);
 	target->socket = format_text("%s/socket", target->folder);
 	target->project = format_text("%s/project", tour->folder);
+	target->closed_file = format_text("%s/.env", target->project);
 	target->open_file = format_text("%s/README", target->project);
 	char *secret = format_text("%s\n", tour->secret);
-	bool good = mkdir(target->folder, 0700) == 0 && mkdir(target->project, 0755) == 0 && write_file(target->file, secret) &&
+	bool good = mkdir(target->folder, 0700) == 0 && mkdir(target->project, 0755) == 0 &&
+		    write_file(target->closed_file, secret) && chmod(target->closed_file, 0644) == 0 &&
 		    write_file(target->open_file, secret) && chmod(target->open_file, 0644) == 0;
 	free(secret);
 	if (!good)
@@ -71,9 +73,9 @@ static void drop_target(struct target *target)
 {
 	tour_reap(target->service);
 	free(target->folder);
-	free(target->file);
 	free(target->socket);
 	free(target->project);
+	free(target->closed_file);
 	free(target->open_file);
 }
 
@@ -91,7 +93,7 @@ static void judge(const struct tour *tour, const struct try *try, char *text, in
 
 static int try_inside(struct tour *tour, const struct target *target, const struct try *try, struct outcome *outcome)
 {
-	const char *argv[] = {INNER_ATTEMPT, try->name, try->arguments[0], try->arguments[1], NULL};
+	const char *argv[] = {INNER_ATTEMPT, try->name, try->inner ? try->inner : try->arguments[0], try->arguments[1], NULL};
 	struct orch_sandbox_opts opts;
 	orch_sandbox *sandbox = NULL;
 	orch_error *error = NULL;
@@ -102,6 +104,7 @@ static int try_inside(struct tour *tour, const struct target *target, const stru
 	if (orch_sandbox_new(tour->ctx, &opts, &sandbox, &error) < 0 ||
 	    orch_sandbox_add_path(sandbox, tour->attempt, INNER_ATTEMPT, ORCH_PATH_READ | ORCH_PATH_EXEC, &error) < 0 ||
 	    orch_sandbox_add_path(sandbox, target->project, INNER_PROJECT, ORCH_PATH_READ, &error) < 0 ||
+	    orch_sandbox_deny_path(sandbox, INNER_PROJECT "/.env", &error) < 0 ||
 	    orch_sandbox_start_wait(sandbox, 20000, &error) < 0)
 		code = fail("the sandbox", error);
 	else
@@ -171,19 +174,19 @@ static int try_all(struct tour *tour, const struct target *target)
 {
 	const char *name = strrchr(target->folder, '/') + 1;
 	const struct try tries[] = {
-		{"read a closed file", "file", {target->file}, true, NULL},
-		{"the same by HTTP, 127.0.0.1", "http", {target->port}, true, NULL},
-		{"the same by a Unix socket", "unix", {target->socket}, true, NULL},
-		{"the same by an abstract socket", "abstract", {name}, true, NULL},
-		{"out of its environment in /proc", "environ", {target->pid, target->start}, true, NULL},
-		{"out of one's own environment", "environment", {TOUR_SECRET}, true, NULL},
-		{"trace the service (ptrace)", "trace", {target->pid, target->start}, false, "kernel/yama/ptrace_scope"},
-		{"make a ring (io_uring)", "io_uring", {NULL}, false, "kernel/io_uring_disabled"},
-		{"a user namespace inside this one", "nested", {NULL}, false, "user/max_user_namespaces"},
-		{"type into a terminal (TIOCSTI)", "tty", {NULL}, false, "dev/tty/legacy_tiocsti"},
-		{"reach the host's core_pattern", "core_pattern", {"/proc/sys/kernel/core_pattern"}, false, ""},
+		{"read .env in an open folder", "file", {target->closed_file}, INNER_PROJECT "/.env", true, NULL},
+		{"the same by HTTP, 127.0.0.1", "http", {target->port}, NULL, true, NULL},
+		{"the same by a Unix socket", "unix", {target->socket}, NULL, true, NULL},
+		{"the same by an abstract socket", "abstract", {name}, NULL, true, NULL},
+		{"out of its environment in /proc", "environ", {target->pid, target->start}, NULL, true, NULL},
+		{"out of one's own environment", "environment", {TOUR_SECRET}, NULL, true, NULL},
+		{"trace the service (ptrace)", "trace", {target->pid, target->start}, NULL, false, "kernel/yama/ptrace_scope"},
+		{"make a ring (io_uring)", "io_uring", {NULL}, NULL, false, "kernel/io_uring_disabled"},
+		{"a user namespace inside this one", "nested", {NULL}, NULL, false, "user/max_user_namespaces"},
+		{"type into a terminal (TIOCSTI)", "tty", {NULL}, NULL, false, "dev/tty/legacy_tiocsti"},
+		{"reach the host's core_pattern", "core_pattern", {"/proc/sys/kernel/core_pattern"}, NULL, false, ""},
 		/* The last one: beside, it is the service's end. */
-		{"end the service by a signal", "signal", {target->pid, target->start}, false, NULL},
+		{"end the service by a signal", "signal", {target->pid, target->start}, NULL, false, NULL},
 	};
 	int code = EXIT_FINE;
 	for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]) && code == EXIT_FINE && !tour->interrupted; i++)
@@ -198,15 +201,16 @@ int tour_escape(struct tour *tour)
 	int code = make_target(tour, &target);
 	if (code != EXIT_FINE)
 		goto out;
-	tour_say(tour, "A service of yours runs beside this tour and has a secret. One program goes for it, twice with the same");
-	tour_say(tour, "arguments: in a sandbox, where it has to be refused; and beside it, as a program of yours, where it has to work.");
+	tour_say(tour, "A service of yours runs beside this tour and has a secret. One program goes for it, twice, at the same");
+	tour_say(tour, "target: in a sandbox, where it has to be refused; and beside it, as a program of yours, where it has to work.");
 	tour_gap(tour);
 
-	const struct try allowed = {"", "file", {INNER_PROJECT "/README"}, true, NULL};
+	const struct try allowed = {"", "file", {target.open_file}, INNER_PROJECT "/README", true, NULL};
 	code = try_inside(tour, &target, &allowed, &given);
 	if (code != EXIT_FINE)
 		goto out;
-	tour_expect(tour, given.worked, "a file that the sandbox was given can be read in it: %s", given.text);
+	tour_expect(tour, given.worked, "the sandbox is given a folder, but for its .env; another file of it can be read inside: %s",
+		    given.text);
 	tour_gap(tour);
 	tour_say(tour, "%8s %-34s %-42s %s", "", "ATTEMPT", "IN THE SANDBOX", "BESIDE IT");
 	code = try_all(tour, &target);
