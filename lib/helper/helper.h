@@ -9,6 +9,7 @@
  */
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/resource.h>
 #include <sys/types.h>
@@ -19,8 +20,9 @@
 #define _cleanup_fd_ __attribute__((cleanup(close_cleanup)))
 void close_cleanup(const int *fd);
 void close_fd(int *fd);
-/* Closes every fd from 3 up but these two (-1: none). */
-void close_others(int one, int two);
+/* Closes every fd from 3 up but these (-1: none): close_others(BUT(one, two)). */
+void close_others(const int *but, size_t count);
+#define BUT(...) (const int[]){__VA_ARGS__}, sizeof((const int[]){__VA_ARGS__}) / sizeof(int)
 int64_t now_us(void);
 int64_t realtime_ms(void);
 void setup_fail(struct setup_error *error, int32_t code, int os_errno, const char *step,

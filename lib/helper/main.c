@@ -148,7 +148,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	/* Whatever the host forgot to mark close-on-exec would reach every program. */
-	close_others(SOCKET_FD, -1);
+	close_others(BUT(SOCKET_FD));
 	fcntl(SOCKET_FD, F_SETFD, FD_CLOEXEC);
 	fcntl(SOCKET_FD, F_SETFL, O_NONBLOCK);
 	/* Pins no folder of the host's. */

@@ -179,7 +179,7 @@ static _Noreturn void run_probe(const struct program *program)
 	if (program->confine) {
 		char name[WIRE_TEXT_MAX];
 		wire_copy(name, sizeof(name), program->request->message.text);
-		close_others(-1, -1);
+		close_others(NULL, 0);
 		_exit(confine_probe(name));
 	}
 #endif

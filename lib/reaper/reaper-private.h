@@ -35,6 +35,15 @@ bool orch_scope_stands(const orch_scope *scope);
 /* The listener, borrowed; -1 before the start or without one. Closed when the scope is stopped. */
 int orch_scope_listener_fd(const orch_scope *scope);
 
+/*
+ * The root of the private file system of its load, and the host's folder that an overlay lies over; borrowed, -1: none.
+ * Both stay after the scope's end, until the scope is freed or they are closed here: then the file system is gone with
+ * the last process that has it.
+ */
+int orch_scope_private_fd(const orch_scope *scope);
+int orch_scope_lower_fd(const orch_scope *scope);
+void orch_scope_close_private(orch_scope *scope);
+
 /* A TCP connection to 127.0.0.1:port made by the scope's init. The fd belongs to the callback. */
 typedef void (*orch_scope_connect_fn)(void *userdata, int32_t fd, const orch_error *error);
 int32_t orch_scope_connect(orch_scope *scope, uint16_t port, orch_scope_connect_fn fn,

@@ -332,3 +332,21 @@ int orch_scope_listener_fd(const orch_scope *scope)
 {
 	return scope ? scope->listener_fd : -1;
 }
+
+int orch_scope_private_fd(const orch_scope *scope)
+{
+	return scope ? scope->private_fd : -1;
+}
+
+int orch_scope_lower_fd(const orch_scope *scope)
+{
+	return scope ? scope->lower_fd : -1;
+}
+
+void orch_scope_close_private(orch_scope *scope)
+{
+	if (!scope)
+		return;
+	orch_close_fd(&scope->private_fd);
+	orch_close_fd(&scope->lower_fd);
+}

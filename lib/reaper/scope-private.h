@@ -118,6 +118,7 @@ struct orch_scope {
 	uint64_t pidns_inode;
 	char *cgroup;
 	int listener_fd;
+	int private_fd, lower_fd; /* outlive the scope's end */
 
 	struct orch_proc *procs;
 	struct orch_stream *streams; /* stream-private.h */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/statvfs.h>
 
 #include "stream-private.h"
 
@@ -49,6 +50,7 @@ static void scope_free(struct orch_scope *scope)
 	orch_source_remove(scope->later);
 	orch_close_fd(&scope->init_fd);
 	orch_close_fd(&scope->listener_fd);
+	orch_scope_close_private(scope);
 	judge_free(scope);
 	host_work_free(scope);
 	orch_death_unref(scope->death);
@@ -448,6 +450,20 @@ static void refuse_up(struct orch_scope *scope, orch_error *error)
 	scope_begin_stop(scope, 0, DEFAULT_DEADLINE_MS);
 }
 
+/* The next descriptor of the packet, if it came with the flag. */
+static void take_fd(const struct wire_packet *packet, uint32_t flag, uint32_t *taken, int *ret_fd)
+{
+	if (packet->message.flags & flag && *taken < packet->fd_count)
+		*ret_fd = packet->fds[(*taken)++];
+}
+
+/* The first ones belong to somebody else now. */
+static void drop_taken(struct wire_packet *packet, uint32_t taken)
+{
+	packet->fd_count -= taken;
+	memmove(packet->fds, packet->fds + taken, packet->fd_count * sizeof(packet->fds[0]));
+}
+
 static void hear_up(struct orch_scope *scope, struct wire_packet *packet)
 {
 	bool lineage = packet->message.flags & WIRE_LINEAGE;
@@ -473,12 +489,12 @@ static void hear_up(struct orch_scope *scope, struct wire_packet *packet)
 	scope->init_pidfs_inode = packet->message.number[WIRE_UP_PIDFS_INODE];
 	scope->cgroup = strdup(packet->message.text);
 	if (!lineage) {
-		scope->init_fd = packet->fds[0];
-		if (packet->message.flags & WIRE_LISTENER && packet->fd_count == 2) {
-			scope->listener_fd = packet->fds[1];
-			packet->fd_count = 1;
-		}
-		packet->fd_count--;
+		uint32_t taken = 0;
+		scope->init_fd = packet->fds[taken++];
+		take_fd(packet, WIRE_LISTENER, &taken, &scope->listener_fd);
+		take_fd(packet, WIRE_PRIVATE, &taken, &scope->private_fd);
+		take_fd(packet, WIRE_LOWER, &taken, &scope->lower_fd);
+		drop_taken(packet, taken);
 	}
 	if (!record_standing(scope, &error)) {
 		refuse_up(scope, error);
@@ -584,7 +600,15 @@ static void hear_limit(struct orch_scope *scope, const struct wire_message *mess
 	}
 }
 
-static uint32_t exit_reason(const struct wire_message *message)
+/* Its load can write nothing more. Bytes that it freed before it ended are not seen. */
+static bool disk_is_full(const struct orch_scope *scope)
+{
+	struct statvfs disk;
+	return scope->private_fd >= 0 && fstatvfs(scope->private_fd, &disk) == 0 &&
+	       (disk.f_bavail == 0 || disk.f_ffree == 0);
+}
+
+static uint32_t exit_reason(const struct orch_scope *scope, const struct wire_message *message)
 {
 	if (message->flags & WIRE_EXIT_MEMORY)
 		return ORCH_REASON_MEMORY;
@@ -592,6 +616,8 @@ static uint32_t exit_reason(const struct wire_message *message)
 		return ORCH_REASON_TIME;
 	if (message->flags & WIRE_EXIT_STOPPED)
 		return ORCH_REASON_STOPPED;
+	if ((message->code || message->value) && disk_is_full(scope))
+		return ORCH_REASON_DISK;
 	return message->code ? ORCH_REASON_SIGNALED : ORCH_REASON_EXITED;
 }
 
@@ -626,7 +652,7 @@ void scope_hear(struct orch_scope *scope, struct wire_packet *packet)
 		break;
 	case WIRE_EXITED:
 		if (proc)
-			proc_exited(proc, exit_reason(message), message->value, message->code);
+			proc_exited(proc, exit_reason(scope, message), message->value, message->code);
 		break;
 	case WIRE_CONNECTED:
 		hear_connected(scope, packet);
@@ -832,7 +858,7 @@ int32_t orch_scope_new_confined(orch_ctx *ctx, const struct orch_scope_opts *opt
 		return orch_fail_memory(reterr);
 	atomic_init(&scope->references, 1);
 	scope->reaper = reaper;
-	scope->init_fd = scope->listener_fd = -1;
+	scope->init_fd = scope->listener_fd = scope->private_fd = scope->lower_fd = -1;
 	scope->least_rung = known.least_rung;
 	scope->id = ++reaper->last_scope;
 	scope->connected = true;

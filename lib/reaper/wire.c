@@ -12,7 +12,7 @@ static const struct {
 	uint8_t least, most;
 } wire_fds[WIRE_TYPES] = {
     [WIRE_HELLO] = {0, 1}, [WIRE_SCOPE_NEW] = {0, 1}, [WIRE_SPAWN] = {4, 4},
-    [WIRE_READY] = {0, 2}, [WIRE_CONNECTED] = {0, 1}, [WIRE_SCOPE_UP] = {1, 2},
+    [WIRE_READY] = {0, 4}, [WIRE_CONNECTED] = {0, 1}, [WIRE_SCOPE_UP] = {1, 4},
 };
 
 struct wire_packet wire_packet(enum wire_type type, uint32_t scope, uint32_t subject)

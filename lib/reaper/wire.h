@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* Raised with every change of a frame or of a message's meaning. */
-#define WIRE_VERSION 4u
+#define WIRE_VERSION 5u
 
 #define WIRE_FDS_MAX 4
 #define WIRE_STEP_MAX 64
@@ -54,7 +54,9 @@ enum wire_type {
 	WIRE_SWEEP,	/* to a supervisor: end all descendants; WIRE_EMPTY when none is left, and it ends */
 
 	/* Set-up process or init to helper. */
-	/* number: inode of the PID namespace; fds: with WIRE_LISTENER the listener, with WIRE_PROC the scope's /proc. */
+	/* number: inode of the PID namespace; fds, in this order: with WIRE_LISTENER the listener, with WIRE_PRIVATE the root of
+	 * the private file system, with WIRE_LOWER the folder on the host that an overlay lies over, with WIRE_PROC the
+	 * scope's /proc. */
 	WIRE_READY,
 	WIRE_SETUP_FAILED, /* code, os_errno, step, text */
 	WIRE_EMPTY,
@@ -68,7 +70,7 @@ enum wire_type {
 	/* Helper to host. */
 	/* value: host pid of init; number: rung, inode of the PID namespace; the last two: init's start time in ticks,
 	 * its pidfd's inode on pidfs; text: cgroup or "";
-	 * fds: pidfd of init and, with WIRE_LISTENER, the listener. With WIRE_LINEAGE neither init nor fds. */
+	 * fds: pidfd of init and those of READY but /proc, with their flags. With WIRE_LINEAGE neither init nor fds. */
 	WIRE_SCOPE_UP,
 	WIRE_SCOPE_FAILED, /* code, os_errno, step, text */
 	WIRE_SURVIVOR,	   /* value: pid; number: start time in ticks; step: state; text: wchan */
@@ -87,6 +89,8 @@ enum wire_type {
 #define WIRE_CONFINED 1u    /* SCOPE_NEW */
 #define WIRE_LISTENER 1u    /* READY, SCOPE_UP */
 #define WIRE_PROC 4u	    /* READY */
+#define WIRE_PRIVATE 8u	    /* READY, SCOPE_UP */
+#define WIRE_LOWER 16u	    /* READY, SCOPE_UP */
 #define WIRE_LINEAGE 2u     /* SCOPE_UP: no closed set, the members are found by descent */
 #define WIRE_LEADER 1u	    /* SPAWN */
 #define WIRE_PROBE 2u	    /* SPAWN */

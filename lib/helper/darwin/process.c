@@ -25,12 +25,20 @@ static struct proc_fdinfo *open_fds(int *ret_count)
 	return list;
 }
 
-void close_others(int one, int two)
+static bool is_one_of(int fd, const int *fds, size_t count)
 {
-	int count;
-	struct proc_fdinfo *list = open_fds(&count);
-	for (int i = 0; i < count; i++)
-		if (list[i].proc_fd > 2 && list[i].proc_fd != one && list[i].proc_fd != two)
+	for (size_t i = 0; i < count; i++)
+		if (fds[i] == fd)
+			return true;
+	return false;
+}
+
+void close_others(const int *but, size_t count)
+{
+	int open_count;
+	struct proc_fdinfo *list = open_fds(&open_count);
+	for (int i = 0; i < open_count; i++)
+		if (list[i].proc_fd > 2 && !is_one_of(list[i].proc_fd, but, count))
 			close(list[i].proc_fd);
 	free(list);
 }

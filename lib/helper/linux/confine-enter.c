@@ -209,7 +209,7 @@ int confine_drop_capabilities(const struct confine *confine, struct setup_error 
 	return 0;
 }
 
-static int become_init(struct confine *confine, int control_fd, int *ret_listener_fd,
+static int become_init(struct confine *confine, int control_fd, struct host_fds *ret_host,
 		       struct setup_error *error)
 {
 	const char *name = confine->strings + confine->header->hostname;
@@ -226,8 +226,9 @@ static int become_init(struct confine *confine, int control_fd, int *ret_listene
 	    confine_landlock(confine, error) < 0)
 		goto fail;
 	if (!confine_leaves_out(confine, ORCH_SPEC_WITHOUT_CLOSING))
-		close_others(control_fd, listener);
-	*ret_listener_fd = listener;
+		close_others(BUT(control_fd, listener, confine->private_fd, confine->lower_fd));
+	*ret_host = (struct host_fds){
+		.listener = listener, .private = confine->private_fd, .lower = confine->lower_fd};
 	return 0;
 fail:
 	if (listener >= 0)
@@ -265,7 +266,8 @@ static int no_namespaces(int os_errno, struct setup_error *error)
 	return confine_fail(error, ORCH_ESYS, os_errno, "namespaces", "the namespaces can not be made");
 }
 
-int confine_enter(struct confine *confine, uint32_t host_uid, int control_fd, int *ret_listener_fd,
+int confine_enter(struct confine *confine, uint32_t host_uid, int control_fd,
+		  struct host_fds *ret_host,
 		  struct setup_error *error)
 {
 	if (confine_leaves_out(confine, ORCH_SPEC_WITHOUT_OWN_UID))
@@ -273,21 +275,21 @@ int confine_enter(struct confine *confine, uint32_t host_uid, int control_fd, in
 	bool as_root = geteuid() == 0 && host_uid != 0;
 	gid_t gid = as_root ? host_uid : getegid();
 
-	*ret_listener_fd = -1;
 	if (!confine_leaves_out(confine, ORCH_SPEC_WITHOUT_UMASK))
 		umask(022);
 	if (!as_root && host_uid != geteuid())
 		return confine_fail(error, ORCH_EINVAL, 0, "uid", "uid %u can not become uid %u",
 				    geteuid(), host_uid);
 	if (as_root &&
-	    (own_mount_namespace(error) < 0 || confine_trees_open(confine, host_uid, error) < 0 ||
+	    (own_mount_namespace(error) < 0 || confine_private_make(confine, host_uid, error) < 0 ||
+	     confine_trees_open(confine, host_uid, error) < 0 ||
 	     change_uid(host_uid, error) < 0))
 		return -1;
 	if (make_userns(host_uid, gid, error) < 0)
 		return -1;
-	if (!as_root && confine_trees_open(confine, 0, error) < 0)
+	if (!as_root && (confine_private_make(confine, 0, error) < 0 || confine_trees_open(confine, 0, error) < 0))
 		return -1;
 	if (supervise_clone_init(namespaces_of(confine), control_fd) < 0)
 		return no_namespaces(errno, error);
-	return become_init(confine, control_fd, ret_listener_fd, error);
+	return become_init(confine, control_fd, ret_host, error);
 }

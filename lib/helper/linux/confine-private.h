@@ -6,6 +6,7 @@
  * libc. */
 
 #include <stddef.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <orch/error.h>
@@ -45,6 +46,8 @@ struct confine {
 	bool queues; /* /dev/mqueue is there */
 	int root_fd; /* the new root while it is built */
 	int masks_fd; /* what covers denied paths, while the root is built; -1: nothing is denied */
+	int private_fd; /* the root of the private file system */
+	int lower_fd;	/* the host's folder below the overlay, or -1 */
 	/* Without namespaces: */
 	bool bare;
 	uid_t uid;	    /* of programs */
@@ -100,6 +103,21 @@ int confine_masks_make(struct confine *confine, struct setup_error *error);
 int confine_mask(struct confine *confine, struct confine_tree *tree, struct setup_error *error);
 /* All is attached: no mask changes any more. */
 int confine_masks_seal(struct confine *confine, struct setup_error *error);
+/* confine-private-fs.c: one file system that holds all that programs write without a folder of the host. */
+
+/* Makes it; `uid` not 0: its owner. */
+int confine_private_make(struct confine *confine, uid_t uid, struct setup_error *error);
+/* Attaches it where nobody will see it, while the root is built. */
+int confine_private_attach(struct confine *confine, struct setup_error *error);
+/* Shows its folder `name` at `inner`, for everybody to write, with `attr` besides its own. */
+int confine_private_bind(const struct confine *confine, const char *name, const char *inner, uint64_t attr,
+			 struct setup_error *error);
+/* A detached overlay over `tree`, whose mount it takes. */
+int confine_private_overlay(struct confine *confine, struct confine_tree *tree, struct setup_error *error);
+int confine_private_detach(const struct confine *confine, struct setup_error *error);
+
+/* confine-idmap.c: in the detached mount `mount`, what belongs to the owner and group of `st` belongs to `uid`. */
+int confine_idmap(int mount, const struct stat *st, uid_t uid, const char *path, struct setup_error *error);
 
 /* confine-landlock.c: builds the domain from what is mounted and enters it. */
 int confine_landlock(const struct confine *confine, struct setup_error *error);

@@ -18,9 +18,6 @@
 #include "confine-private.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define MIB (1024u * 1024u)
-#define UNLIMITED (4096 * (uint64_t)MIB) /* what a test takes for it */
-#define SHM_MAX (64u * (uint64_t)MIB)
 
 /* --- small steps ---------------------------------------------------------------------------- */
 
@@ -94,7 +91,7 @@ static int set_option(int fs, const char *key, const char *value)
 }
 
 int confine_new_fs(const char *type, const char *const *options, unsigned int attr,
-		  struct setup_error *error)
+		   struct setup_error *error)
 {
 	char step[48];
 	int fs = fsopen(type, FSOPEN_CLOEXEC), mount = -1;
@@ -140,21 +137,6 @@ int confine_attach(int mount, int target, const char *inner, struct setup_error 
 	if (target >= 0)
 		close(target);
 	return result;
-}
-
-static int new_tmpfs(int root, const char *inner, const char *mode, uint64_t bytes,
-		     unsigned int attr, struct setup_error *error)
-{
-	char size[24], inodes[24];
-
-	snprintf(size, sizeof(size), "%llu", (unsigned long long)bytes);
-	/* An inode costs about 1 KiB of kernel memory that the size does not count. */
-	snprintf(inodes, sizeof(inodes), "%llu", (unsigned long long)bytes / 4096 + 1024);
-	const char *const options[] = {"size", size, "nr_inodes", inodes, "mode", mode, NULL};
-	int mount = confine_new_fs("tmpfs", options, attr, error);
-
-	return mount < 0 ? -1
-			 : confine_attach(mount, confine_make_target(root, inner + 1, true, error), inner, error);
 }
 
 static int write_file(int root, const char *path, const char *text, struct setup_error *error)
@@ -251,34 +233,31 @@ static int make_dev(struct confine *confine, struct setup_error *error)
 		{"pts/ptmx", "dev/ptmx"},
 	};
 	static const char *const pts_options[] = {"mode", "0620", "ptmxmode", "0666", NULL};
-	uint64_t shm = confine->header->tmp_bytes < SHM_MAX ? confine->header->tmp_bytes : SHM_MAX;
+	static const char *const dev_options[] = {"size", "1m",	  "nr_inodes", "1280",
+						  "mode", "0755", NULL};
 	int root = confine->root_fd, mount;
 
-	if (new_tmpfs(root, "/dev", "0755", MIB,
-		      MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, error) < 0)
+	mount = confine_new_fs("tmpfs", dev_options,
+			       MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, error);
+	if (mount < 0 ||
+	    confine_attach(mount, confine_make_target(root, "dev", true, error), "/dev", error) < 0)
 		return -1;
 	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++)
 		if (symlinkat(links[i][0], root, links[i][1]) < 0)
 			return confine_fail(error, ORCH_ESYS, errno, "root.dev", "/%s",
 					    links[i][1]);
 	mount = confine_new_fs("devpts", pts_options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, error);
-	if (mount < 0 ||
-	    confine_attach(mount, confine_make_target(root, "dev/pts", true, error), "/dev/pts", error) < 0)
+	if (mount < 0 || confine_attach(mount, confine_make_target(root, "dev/pts", true, error),
+					"/dev/pts", error) < 0)
 		return -1;
 	if (make_queues(confine, error) < 0)
 		return -1;
-	return new_tmpfs(root, "/dev/shm", "1777", shm,
-			 MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, error);
+	return confine_private_bind(confine, "shm", "/dev/shm", MOUNT_ATTR_NOEXEC, error);
 }
 
 static int make_tmp(const struct confine *confine, struct setup_error *error)
 {
-	uint64_t bytes = confine_leaves_out(confine, ORCH_SPEC_WITHOUT_TMP_SIZE)
-				 ? UNLIMITED
-				 : confine->header->tmp_bytes;
-
-	if (new_tmpfs(confine->root_fd, "/tmp", "1777", bytes,
-		      MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, error) < 0)
+	if (confine_private_bind(confine, "tmp", "/tmp", 0, error) < 0)
 		return -1;
 	if (mkdirat(confine->root_fd, "tmp/home", 0700) < 0)
 		return confine_fail(error, ORCH_ESYS, errno, "root.tmp", "/tmp/home");
@@ -304,7 +283,8 @@ static int make_proc(const struct confine *confine, struct setup_error *error)
 			       MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, error);
 	if (mount < 0)
 		return -1;
-	return confine_attach(mount, confine_make_target(confine->root_fd, "proc", true, error), "/proc", error);
+	return confine_attach(mount, confine_make_target(confine->root_fd, "proc", true, error),
+			      "/proc", error);
 }
 
 bool confine_is_below(const char *path, const char *folder)
@@ -382,7 +362,8 @@ static int attach_tree(struct confine *confine, struct confine_tree *tree, struc
 	if (in_mask)
 		umask(0644);
 	int target = confine_make_target(confine->root_fd, tree->inner + 1, tree->folder, error);
-	int mount = tree->fd;
+	int mount = tree->kind == ORCH_SPEC_OVERLAY ? confine_private_overlay(confine, tree, error)
+						    : tree->fd;
 
 	if (in_mask)
 		umask(022);
@@ -444,7 +425,8 @@ int confine_root_build(struct confine *confine, struct setup_error *error)
 	static const char *const options[] = {"size", "4m",   "nr_inodes", "4096",
 					      "mode", "0755", NULL};
 
-	confine->root_fd = confine_new_fs("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, error);
+	confine->root_fd =
+		confine_new_fs("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, error);
 	if (confine->root_fd < 0)
 		return -1;
 	if (move_mount(confine->root_fd, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) < 0)
@@ -453,13 +435,14 @@ int confine_root_build(struct confine *confine, struct setup_error *error)
 	if (confine->header->root == ORCH_ROOT_TOOLS &&
 	    (make_etc(confine, error) < 0 || make_links(confine->root_fd, error) < 0))
 		return -1;
-	if (make_dev(confine, error) < 0 || make_tmp(confine, error) < 0 ||
-	    make_proc(confine, error) < 0 || attach_trees(confine, false, error) < 0)
+	if (confine_private_attach(confine, error) < 0 || make_dev(confine, error) < 0 ||
+	    make_tmp(confine, error) < 0 || make_proc(confine, error) < 0 ||
+	    attach_trees(confine, false, error) < 0)
 		return -1;
 	if (confine_masks_make(confine, error) < 0 || attach_trees(confine, true, error) < 0 ||
 	    confine_masks_seal(confine, error) < 0)
 		return -1;
-	if (read_only(confine, "dev", error) < 0 ||
+	if (confine_private_detach(confine, error) < 0 || read_only(confine, "dev", error) < 0 ||
 	    read_only(confine, "", error) < 0 || enter(confine, error) < 0)
 		return -1;
 	close(confine->root_fd);

@@ -106,13 +106,45 @@ static uint64_t attributes(const struct confine_tree *tree)
 		attr |= MOUNT_ATTR_NODEV;
 	if (!(tree->access & ORCH_PATH_EXEC))
 		attr |= MOUNT_ATTR_NOEXEC;
-	if (!(tree->access & ORCH_PATH_WRITE))
+	if (!(tree->access & ORCH_PATH_WRITE) || tree->kind == ORCH_SPEC_OVERLAY)
 		attr |= MOUNT_ATTR_RDONLY;
 	return attr;
 }
 
+/*
+ * The lower side of an overlay. Mounts below it stay outside: an overlay covers one file system.
+ * The host gets the same mount, to compare with it.
+ */
+static int open_lower(struct confine *confine, struct confine_tree *tree, int path,
+		      const struct stat *st, uid_t own_uid, struct setup_error *error)
+{
+	struct mount_attr attr = {.attr_set = attributes(tree), .propagation = MS_PRIVATE};
+
+	if (!tree->folder)
+		return confine_fail(error, ORCH_EINVAL, ENOTDIR, "overlay.lower",
+				    "%s, which the overlay lies over, is no folder", tree->host);
+	tree->fd = open_tree(path, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	if (tree->fd < 0 && errno == EINVAL)
+		return confine_fail(error, ORCH_EUNENFORCEABLE, errno, "overlay.lower",
+				    "%s has mounts below it, which an ordinary user's overlay can "
+				    "not leave out: overlay a folder "
+				    "without them, or run as root",
+				    tree->host);
+	if (tree->fd < 0 || mount_setattr(tree->fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "overlay.lower",
+				    "%s can not be bound (open_tree)", tree->host);
+	if (own_uid && (st->st_uid != own_uid || st->st_gid != own_uid) &&
+	    confine_idmap(tree->fd, st, own_uid, tree->host, error) < 0)
+		return -1;
+	confine->lower_fd = fcntl(tree->fd, F_DUPFD_CLOEXEC, 3);
+	return confine->lower_fd < 0 ? confine_fail(error, ORCH_ESYS, errno, "overlay.lower",
+						    "no descriptor for %s", tree->host)
+				     : 1;
+}
+
 /* 1: opened, 0: an optional one that is not there. */
-static int open_tree_at(struct confine_tree *tree, uid_t own_uid, struct setup_error *error)
+static int open_tree_at(struct confine *confine, struct confine_tree *tree, uid_t own_uid,
+			struct setup_error *error)
 {
 	struct stat st;
 	/* Of the preset: a symbolic link at the top level is made again as one. */
@@ -133,6 +165,12 @@ static int open_tree_at(struct confine_tree *tree, uid_t own_uid, struct setup_e
 		return 0;
 	}
 	tree->folder = S_ISDIR(st.st_mode);
+	if (tree->kind == ORCH_SPEC_OVERLAY) {
+		int result = open_lower(confine, tree, path, &st, own_uid, error);
+
+		close(path);
+		return result;
+	}
 	if (own_uid && tree->access & ORCH_PATH_OWN &&
 	    confine_own(path, tree->host, own_uid, error) < 0)
 		goto fail;
@@ -161,7 +199,8 @@ fail:
 int confine_trees_open(struct confine *confine, uid_t own_uid, struct setup_error *error)
 {
 	for (size_t i = 0; i < confine->tree_count; i++)
-		if (!confine_tree_denies(&confine->trees[i]) && open_tree_at(&confine->trees[i], own_uid, error) < 0)
+		if (!confine_tree_denies(&confine->trees[i]) &&
+		    open_tree_at(confine, &confine->trees[i], own_uid, error) < 0)
 			return -1;
 	return 0;
 }

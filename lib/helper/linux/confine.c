@@ -85,6 +85,7 @@ static const char *check_header(const struct orch_spec_header *header, size_t le
 static const char *check_strings(const struct confine *confine, const uint32_t *env)
 {
 	const struct orch_spec_header *header = confine->header;
+	uint32_t overlays = 0;
 
 	if (header->hostname >= header->strings_length || header->cwd >= header->strings_length)
 		return "a string is outside of it";
@@ -105,8 +106,10 @@ static const char *check_strings(const struct confine *confine, const uint32_t *
 			return "a denial gives access";
 		if (denies)
 			continue;
-		if (mount->kind != ORCH_SPEC_BIND)
+		if (mount->kind != ORCH_SPEC_BIND && mount->kind != ORCH_SPEC_OVERLAY)
 			return "a rule is of an unknown kind";
+		if (mount->kind == ORCH_SPEC_OVERLAY && overlays++ > 0)
+			return "it has two overlays";
 		if (mount->access == 0 || mount->access & ~(ORCH_PATH_READ | ORCH_PATH_WRITE |
 							    ORCH_PATH_EXEC | ORCH_PATH_OWN))
 			return "an access is unknown";
@@ -176,7 +179,8 @@ struct confine *confine_load(int spec_fd, struct setup_error *error)
 		setup_fail(error, ORCH_ENOMEM, 0, "spec", "no memory for the specification");
 		return NULL;
 	}
-	confine->root_fd = confine->masks_fd = confine->ruleset_fd = -1;
+	confine->root_fd = confine->masks_fd = confine->private_fd = confine->lower_fd = -1;
+	confine->ruleset_fd = -1;
 	confine->spec = read_spec(spec_fd, &length, error);
 	if (!confine->spec)
 		goto fail;

@@ -501,6 +501,14 @@ static bool may_be_hidden(const struct confine *confine)
 #endif
 }
 
+static void add_fd(struct wire_packet *packet, int fd, uint32_t flag)
+{
+	if (fd < 0)
+		return;
+	packet->message.flags |= flag;
+	packet->fds[packet->fd_count++] = fd;
+}
+
 void init_run(const struct init_opts *opts)
 {
 	struct init init = {.control_fd = opts->control_fd,
@@ -531,16 +539,12 @@ void init_run(const struct init_opts *opts)
 
 	struct wire_packet ready = wire_packet(WIRE_READY, 0, 0);
 	ready.message.number[0] = has_pidns(&init) ? own_pidns() : 0;
-	if (opts->listener_fd >= 0) {
-		ready.message.flags = WIRE_LISTENER;
-		ready.fds[ready.fd_count++] = opts->listener_fd;
-	}
+	add_fd(&ready, opts->host.listener, WIRE_LISTENER);
+	add_fd(&ready, opts->host.private, WIRE_PRIVATE);
+	add_fd(&ready, opts->host.lower, WIRE_LOWER);
 	/* Without a leaf the helper would have to look through every process of the machine to count those in here. */
 	int proc_fd = init.rung == ORCH_RUNG_PIDNS ? open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-	if (proc_fd >= 0) {
-		ready.message.flags |= WIRE_PROC;
-		ready.fds[ready.fd_count++] = proc_fd;
-	}
+	add_fd(&ready, proc_fd, WIRE_PROC);
 	report(&init, &ready);
 	loop(&init, &waiting);
 }

@@ -93,9 +93,16 @@ int setup_start(const struct setup_request *request, pid_t *ret_pid, int *ret_pi
 /* Of a process that is to be one of these, and of the helper itself. */
 #define HELPER_NAME "orch-reaper"
 
+/* What a scope has for the host; each -1: none. */
+struct host_fds {
+	int listener;
+	int private; /* the root of the private file system */
+	int lower;   /* the folder that an overlay lies over, as it is on the host */
+};
+
 struct init_opts {
 	int control_fd;
-	int listener_fd; /* -1: none */
+	struct host_fds host;
 	int leaf_fd;	 /* ORCH_RUNG_CGROUP: the leaf it is in, without the helper's lock; else -1 */
 	uint32_t rung;
 	struct confine *confine; /* NULL in a plain scope */
@@ -133,9 +140,9 @@ void sweep_terminate(void);
  * namespaces yet). Opens host paths, changes to `host_uid`, makes the namespaces, and turns into PID 1 of the new
  * PID namespace by way of supervise_clone_init(). Returns 0 in PID 1 only, with the root, network and listener ready
  * and all privileges dropped; -1 with *error in whichever process failed. `control_fd` and nothing else must stay
- * open besides what confine itself needs later and what it puts in *ret_listener_fd (-1: none).
+ * open besides what confine itself needs later and what it puts in *ret_host.
  */
-int confine_enter(struct confine *confine, uint32_t host_uid, int control_fd, int *ret_listener_fd,
+int confine_enter(struct confine *confine, uint32_t host_uid, int control_fd, struct host_fds *ret_host,
 		  struct setup_error *error);
 
 /*

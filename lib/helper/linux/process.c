@@ -16,17 +16,18 @@ static void close_from_to(unsigned first, unsigned last)
 		close_range(first, last, 0);
 }
 
-void close_others(int one, int two)
+void close_others(const int *but, size_t count)
 {
-	int low = one < two ? one : two, high = one < two ? two : one;
 	unsigned next = 3;
-	if (low >= 3) {
-		close_from_to(next, (unsigned)low - 1);
-		next = (unsigned)low + 1;
-	}
-	if (high >= 3 && high != low) {
-		close_from_to(next, (unsigned)high - 1);
-		next = (unsigned)high + 1;
+	for (;;) {
+		unsigned lowest = ~0u;
+		for (size_t i = 0; i < count; i++)
+			if (but[i] >= 0 && (unsigned)but[i] >= next && (unsigned)but[i] < lowest)
+				lowest = (unsigned)but[i];
+		if (lowest == ~0u)
+			break;
+		close_from_to(next, lowest - 1);
+		next = lowest + 1;
 	}
 	close_from_to(next, ~0u);
 }

@@ -59,11 +59,10 @@ static void scope_up(struct helper *helper, struct scope *scope, struct wire_pac
 		snprintf(packet.message.text, WIRE_TEXT_MAX, "%s/%.30s", helper->ground->cgroups.path,
 			 scope->name);
 	packet.fds[packet.fd_count++] = init_fd;
-	if (ready->fd_count) {
-		packet.message.flags = WIRE_LISTENER;
-		packet.fds[packet.fd_count++] = ready->fds[0];
-		ready->fd_count = 0;
-	}
+	packet.message.flags = ready->message.flags & (WIRE_LISTENER | WIRE_PRIVATE | WIRE_LOWER);
+	for (uint32_t i = 0; i < ready->fd_count; i++)
+		packet.fds[packet.fd_count++] = ready->fds[i];
+	ready->fd_count = 0;
 	scope->state = STANDING;
 	limits_begin(helper, scope);
 	host_send(helper, &packet);

@@ -208,7 +208,10 @@ static _Noreturn void set_up_supervisor(const struct setup_request *request)
 	struct setup_error error = {.code = ORCH_ESYS};
 	bool confined = request->spec_fd >= 0;
 	struct init_opts opts = {
-	    .control_fd = request->control_fd, .listener_fd = -1, .leaf_fd = -1, .rung = request->rung};
+	    .control_fd = request->control_fd,
+				 .host = {.listener = -1, .private = -1, .lower = -1},
+				 .leaf_fd = -1,
+				 .rung = request->rung};
 
 	/* Opened again: the lock belongs to the helper's own. */
 	if (request->rung == ORCH_RUNG_CGROUP)
@@ -219,7 +222,7 @@ static _Noreturn void set_up_supervisor(const struct setup_request *request)
 	}
 	if (confined && !(opts.confine = load_confinement(request, &error)))
 		report_and_exit(request->control_fd, &error);
-	close_others(request->control_fd, opts.leaf_fd);
+	close_others(BUT(request->control_fd, opts.leaf_fd));
 	if (confined && confine_in_place(opts.confine, request, &error) < 0)
 		report_and_exit(request->control_fd, &error);
 	if (clone_init(0) < 0)
@@ -245,7 +248,7 @@ static _Noreturn void set_up(const struct setup_request *request)
 {
 	struct setup_error error = {.code = ORCH_ESYS};
 	struct confine *confine = NULL;
-	int listener_fd = -1;
+	struct host_fds host = {.listener = -1, .private = -1, .lower = -1};
 	int result = -1;
 
 	page = request->page;
@@ -256,7 +259,7 @@ static _Noreturn void set_up(const struct setup_request *request)
 		setrlimit(RLIMIT_NOFILE, &request->open_files);
 	if (request->rung < ORCH_RUNG_PIDNS)
 		set_up_supervisor(request);
-	close_others(request->control_fd, request->spec_fd);
+	close_others(BUT(request->control_fd, request->spec_fd));
 	/* A helper that hides itself from its load would leave this process no right to its own uid_map. */
 	prctl(PR_SET_DUMPABLE, 1);
 	if (request->spec_fd < 0) {
@@ -264,12 +267,12 @@ static _Noreturn void set_up(const struct setup_request *request)
 	} else {
 		confine = load_confinement(request, &error);
 		if (confine)
-			result = enter_confined(confine, request, &listener_fd, &error);
+			result = enter_confined(confine, request, &host, &error);
 	}
 	if (result < 0)
 		report_and_exit(request->control_fd, &error);
 	init_run(&(struct init_opts){.control_fd = request->control_fd,
-				     .listener_fd = listener_fd,
+				     .host = host,
 				     .leaf_fd = -1,
 				     .rung = init_rung(request, confine),
 				     .confine = confine});
