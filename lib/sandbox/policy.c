@@ -112,8 +112,8 @@ static int32_t check_own(const char *host, orch_error **reterr)
 	return 0;
 }
 
-int32_t orch_sandbox_add_path(orch_sandbox *sandbox, const char *host_path, const char *inner_path,
-			      uint32_t access, orch_error **reterr)
+static int32_t add_rule(orch_sandbox *sandbox, uint32_t kind, const char *host_path,
+			const char *inner_path, uint32_t access, orch_error **reterr)
 {
 	int32_t code = orch_sandbox_check_builder(sandbox, reterr);
 
@@ -137,7 +137,7 @@ int32_t orch_sandbox_add_path(orch_sandbox *sandbox, const char *host_path, cons
 		code = check_own(host, reterr);
 	if (code < 0)
 		return code;
-	struct sandbox_path rule = {.host = host, .inner = inner, .access = access, .kind = ORCH_SPEC_BIND};
+	struct sandbox_path rule = {.host = host, .inner = inner, .access = access, .kind = kind};
 
 	code = orch_rules_add(sandbox, &rule, reterr);
 	if (code == 0)
@@ -167,8 +167,14 @@ int32_t orch_sandbox_deny_path(orch_sandbox *sandbox, const char *inner_path, or
 	return code;
 }
 
-int32_t orch_sandbox_set_workspace(orch_sandbox *sandbox, const char *host_path,
-				   const char *inner_path, orch_error **reterr)
+int32_t orch_sandbox_add_path(orch_sandbox *sandbox, const char *host_path, const char *inner_path,
+			      uint32_t access, orch_error **reterr)
+{
+	return add_rule(sandbox, ORCH_SPEC_BIND, host_path, inner_path, access, reterr);
+}
+
+static int32_t set_workspace(orch_sandbox *sandbox, uint32_t kind, const char *host_path,
+			     const char *inner_path, uint32_t access, orch_error **reterr)
 {
 	int32_t code = orch_sandbox_check_builder(sandbox, reterr);
 
@@ -177,10 +183,31 @@ int32_t orch_sandbox_set_workspace(orch_sandbox *sandbox, const char *host_path,
 	if (sandbox->cwd[1] != '\0')
 		return orch_fail(reterr, ORCH_EEXIST, 0, NULL,
 				 "the sandbox has a workspace already, at %s", sandbox->cwd);
-	code = orch_sandbox_add_path(sandbox, host_path, inner_path ? inner_path : "/work",
-				     ORCH_PATH_OWN, reterr);
+	code = add_rule(sandbox, kind, host_path, inner_path ? inner_path : "/work", access,
+			reterr);
 	if (code == 0)
 		sandbox->cwd = sandbox->paths[sandbox->path_count - 1].inner;
+	return code;
+}
+
+int32_t orch_sandbox_set_workspace(orch_sandbox *sandbox, const char *host_path,
+				   const char *inner_path, orch_error **reterr)
+{
+	return set_workspace(sandbox, ORCH_SPEC_BIND, host_path, inner_path, ORCH_PATH_OWN, reterr);
+}
+
+int32_t orch_sandbox_set_overlay(orch_sandbox *sandbox, const char *host_path,
+				 const char *inner_path, orch_error **reterr)
+{
+	int32_t code = orch_sandbox_check_builder(sandbox, reterr);
+
+	if (code == 0)
+		code = orch_sandbox_check_overlay(reterr);
+	if (code == 0)
+		code = set_workspace(sandbox, ORCH_SPEC_OVERLAY, host_path, inner_path,
+				     ORCH_PATH_READ | ORCH_PATH_WRITE | ORCH_PATH_EXEC, reterr);
+	if (code == 0)
+		sandbox->has_overlay = true;
 	return code;
 }
 
@@ -353,6 +380,7 @@ int32_t orch_sandbox_copy_policy(orch_sandbox *to, const orch_sandbox *from, orc
 	memcpy(to->levels, from->levels, sizeof(to->levels));
 	to->without = from->without;
 	to->landlock_abi = from->landlock_abi;
+	to->has_overlay = from->has_overlay;
 	return code;
 }
 

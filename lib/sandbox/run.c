@@ -23,6 +23,7 @@ struct run {
 
 struct orch_sandbox_result {
 	int32_t status;
+	uint32_t reason;
 	struct orch_buf output[2];
 	bool truncated[2];
 	orch_death *death;
@@ -134,6 +135,7 @@ static int32_t make_result(struct run *run, orch_sandbox_result **ret_result, or
 	if (!result)
 		return orch_fail_memory(reterr);
 	result->status = exit_status(run);
+	result->reason = orch_proc_reason(run->proc);
 	for (int i = 0; i < 2; i++) {
 		if (orch_stream_reason(run->streams[i]) == ORCH_STREAM_BROKEN) {
 			orch_sandbox_result_unref(result);
@@ -233,6 +235,11 @@ int32_t orch_sandbox_result_truncated(const orch_sandbox_result *result, int32_t
 	if (!result || stream < 1 || stream > 2)
 		return ORCH_EINVAL;
 	return result->truncated[stream - 1];
+}
+
+uint32_t orch_sandbox_result_reason(const orch_sandbox_result *result)
+{
+	return result ? result->reason : 0;
 }
 
 orch_death *orch_sandbox_result_death(const orch_sandbox_result *result)

@@ -57,6 +57,7 @@ struct orch_sandbox {
 	uint32_t *path_slots; /* rules.c: the paths by their inner path */
 	size_t path_slot_count;
 	const char *cwd; /* inner path of the workspace, or "/" */
+	bool has_overlay; /* the workspace is one */
 	struct sandbox_variable *variables;
 	size_t variable_count;
 	uint32_t levels[SANDBOX_PROTECTIONS]; /* ORCH_PROTECT_* */
@@ -146,6 +147,8 @@ struct sandbox_rules {
 	size_t count;
 };
 int32_t orch_rules_resolve(const orch_sandbox *sandbox, struct sandbox_rules *ret_rules, orch_error **reterr);
+/* changes.c of the system: whether a workspace can be an overlay. 0, or ORCH_ENOTSUP. */
+int32_t orch_sandbox_check_overlay(orch_error **reterr);
 
 /* policy.c */
 void orch_sandbox_policy_free(orch_sandbox *sandbox);

@@ -56,6 +56,10 @@ static int32_t read_opts(const struct orch_sandbox_opts *opts, struct orch_sandb
 				 "max_open_files %u "
 				 "(at least 2 and 8)",
 				 known->max_processes, known->max_open_files);
+	if (known->reserved || known->time_limit_ms < 0 || known->time_limit_ms > UINT32_MAX)
+		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
+				 "orch_sandbox_opts: reserved has to be 0, and time_limit_ms between 0 and %u",
+				 UINT32_MAX);
 	if (known->max_file_mib > MAX_MIB || known->tmp_mib > MAX_MIB ||
 	    known->max_memory_mib > MAX_MIB)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
@@ -123,6 +127,8 @@ static void sandbox_destroy(void *object)
 		sandbox->link->sandbox = NULL;
 		orch_sandbox_link_release(sandbox->link);
 	}
+	/* A scope that somebody else keeps does not keep what its load wrote. */
+	orch_scope_close_private(sandbox->scope);
 	orch_scope_unref(sandbox->scope);
 	if (!forked) {
 		drop_start_callback(sandbox);
@@ -279,6 +285,11 @@ static int32_t make_scope(orch_sandbox *sandbox, orch_error **reterr)
 	opts.setup_timeout_ms = sandbox->opts.setup_timeout_ms;
 	if (sandbox->levels[PROTECT_MEMORY] != ORCH_PROTECT_OFF)
 		opts.memory_limit_bytes = sandbox->opts.max_memory_mib << 20;
+	if (sandbox->levels[PROTECT_CPU] != ORCH_PROTECT_OFF)
+		opts.cpu_limit_percent = sandbox->opts.max_cpu_percent;
+	if (opts.cpu_limit_percent && sandbox->levels[PROTECT_CPU] == ORCH_PROTECT_REQUIRED)
+		opts.required_limits |= ORCH_LIMIT_CPU;
+	opts.time_limit_ms = (uint32_t)sandbox->opts.time_limit_ms;
 	const struct orch_confinement confinement = {
 		.spec_fd = spec,
 		.host_uid = sandbox->host_uid,

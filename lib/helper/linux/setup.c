@@ -181,13 +181,13 @@ static struct confine *load_confinement(const struct setup_request *request, str
 #endif
 }
 
-static int enter_confined(struct confine *confine, const struct setup_request *request, int *ret_listener_fd,
+static int enter_confined(struct confine *confine, const struct setup_request *request, struct host_fds *ret_host,
 			  struct setup_error *error)
 {
 #ifdef ORCH_HAVE_CONFINE
-	return confine_enter(confine, request->host_uid, request->control_fd, ret_listener_fd, error);
+	return confine_enter(confine, request->host_uid, request->control_fd, ret_host, error);
 #else
-	(void)confine, (void)request, (void)ret_listener_fd, (void)error;
+	(void)confine, (void)request, (void)ret_host, (void)error;
 	return -1;
 #endif
 }
