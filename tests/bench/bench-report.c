@@ -253,9 +253,9 @@ static void print_json(const struct bench_report *report, const struct bench_opt
 	json_pair(",\"dir\":", options->dir);
 	json_pair(",\"file_system\":", machine->file_system);
 	printf("},\"options\":{\"seconds\":%g,\"pairs\":%u,\"actions\":%llu,\"processes\":%u,"
-	       "\"spawns\":%llu,\"dirty_mib\":%u},\"results\":[",
+	       "\"spawns\":%llu,\"dirty_mib\":%u,\"files\":%u},\"results\":[",
 	       options->seconds, options->pairs, (unsigned long long)options->actions,
-	       options->processes, (unsigned long long)options->spawns, options->dirty_mib);
+	       options->processes, (unsigned long long)options->spawns, options->dirty_mib, options->files);
 	for (unsigned i = 0; i < report->count; i++) {
 		if (i)
 			putchar(',');

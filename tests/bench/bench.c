@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * orch-bench WHAT [--json] [--dir DIR] [--seconds N] [--pairs N] [--actions N] [--processes N] [--spawns N]
- *            [--dirty-mib N]
+ *            [--dirty-mib N] [--files N]
  *
  * Exit code 0: measured, whether or not a goal holds. 1: could not be measured. 2: usage.
  */
@@ -28,6 +28,9 @@ static const struct {
 #endif
 #ifdef BENCH_REAPER
 	{"reaper", "stops, spawns, what they leave", bench_reaper},
+#endif
+#ifdef BENCH_SANDBOX
+	{"sandbox", "starts, spawns, rules, work inside", bench_sandbox},
 #endif
 };
 
@@ -89,7 +92,7 @@ static int usage(FILE *to)
 {
 	fputs("usage: orch-bench WHAT [--json] [--dir DIR] [--seconds N] [--pairs N]"
 	      " [--actions N]\n"
-	      "                  [--processes N] [--spawns N] [--dirty-mib N]\n"
+	      "                  [--processes N] [--spawns N] [--dirty-mib N] [--files N]\n"
 	      "  --dir DIR     where the files are made (TMPDIR, or /tmp)\n"
 	      "  --seconds N   journal: for the turns of all sides together (30)\n"
 	      "  --pairs N     turns of each side, at least 1 (7)\n"
@@ -97,6 +100,7 @@ static int usage(FILE *to)
 	      "  --processes N reaper: the most that one stop has (4000)\n"
 	      "  --spawns N    reaper: after how many it is looked at what they left, at least 10 (10000)\n"
 	      "  --dirty-mib N reaper: of a host that has much in memory (2048)\n"
+	      "  --files N     sandbox: C files that are built, a tenth of those that are cloned (40)\n"
 	      "WHAT:\n",
 	      to);
 	for (size_t i = 0; i < sizeof(whats) / sizeof(whats[0]); i++)
@@ -134,7 +138,7 @@ int main(int argc, char **argv)
 		{"seconds", required_argument, NULL, 's'}, {"pairs", required_argument, NULL, 'p'},
 		{"actions", required_argument, NULL, 'a'}, {"help", no_argument, NULL, 'h'},
 		{"processes", required_argument, NULL, 'n'}, {"spawns", required_argument, NULL, 'w'},
-		{"dirty-mib", required_argument, NULL, 'm'},
+		{"dirty-mib", required_argument, NULL, 'm'}, {"files", required_argument, NULL, 'f'},
 		{0}};
 #ifdef BENCH_REAPER
 	if (argc > 1 && strcmp(argv[1], "worker-spawn") == 0)
@@ -152,7 +156,8 @@ int main(int argc, char **argv)
 					.actions = 100000,
 					.processes = 4000,
 					.spawns = 10000,
-					.dirty_mib = 2048};
+					.dirty_mib = 2048,
+					.files = 40};
 	double given;
 	int option;
 	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
@@ -186,6 +191,10 @@ int main(int argc, char **argv)
 		case 'm':
 			good = whole_number(optarg, 1, 65536, &given);
 			options.dirty_mib = good ? (unsigned)given : 0;
+			break;
+		case 'f':
+			good = whole_number(optarg, 1, 1000, &given);
+			options.files = good ? (unsigned)given : 0;
 			break;
 		case 'h':
 			return usage(stdout);

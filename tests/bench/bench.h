@@ -20,6 +20,7 @@ struct bench_options {
 	unsigned processes; /* reaper: the most that one stop has */
 	uint64_t spawns;  /* reaper: after how many it is looked at what they left */
 	unsigned dirty_mib; /* reaper: of a host that has much in memory */
+	unsigned files; /* sandbox: C files that are built */
 	bool json;
 };
 
@@ -105,5 +106,7 @@ int bench_journal_worker(int argc, char **argv);
 
 int bench_reaper(const struct bench_options *options, struct bench_report *report);
 int bench_reaper_worker(int argc, char **argv);
+
+int bench_sandbox(const struct bench_options *options, struct bench_report *report);
 
 #endif
