@@ -106,8 +106,13 @@ ORCH_API int32_t orch_sandbox_set_workspace(orch_sandbox *sandbox, const char *h
  * they write goes to the sandbox's private file system (tmp_mib). orch_sandbox_changes() tells what they changed. It is
  * the working directory, as with orch_sandbox_set_workspace(), of which a sandbox has one or this, once.
  *
- * Errors as above; ORCH_ENOTSUP: not on this system. At the start ORCH_EUNENFORCEABLE: the kernel has no overlayfs in user
- * namespaces (before Linux 5.11). Since 0.1.
+ * Where the caller is root, files of the folder's owner and group are the sandbox's own inside. Files of others can be read
+ * if everybody may, and neither changed nor deleted (EOVERFLOW). What is mounted below the folder is not seen. Of a folder
+ * that was there rename(2) gives EXDEV, and mv copies it.
+ *
+ * Errors as above; ORCH_ENOTSUP: not on this system. At the start ORCH_EUNENFORCEABLE: the kernel can not make it (before
+ * Linux 6.6, which gave tmpfs the attributes that it needs), or the folder's file system can not be below one: as root it
+ * needs identity-mapped mounts, as ext4, xfs and btrfs have them. Since 0.1.
  */
 ORCH_API int32_t orch_sandbox_set_overlay(orch_sandbox *sandbox, const char *host_path, const char *inner_path,
 					  orch_error **reterr);
@@ -246,8 +251,8 @@ ORCH_API orch_death *orch_sandbox_result_death(const orch_sandbox_result *result
 
 /*
  * What programs changed in the overlay, sorted by path, while the sandbox stands or after its end, as long as it has a
- * reference. Read from the private file system without following a link; what a living program does meanwhile may be
- * seen in part.
+ * reference. All of a new or deleted folder has rows of its own; what was only touched, or written anew as it was, has none.
+ * Read from the private file system without following a link; what a living program does meanwhile may be seen in part.
  *
  * ORCH_ESTATE: it has no overlay, or never stood; ORCH_ETOOBIG: more than 1,000,000 paths, or folders deeper than 256;
  * ORCH_ESYS; ORCH_ENOMEM. Since 0.1.
@@ -261,7 +266,10 @@ ORCH_API uint32_t orch_changes_count(const orch_changes *changes);
  */
 ORCH_API int32_t orch_changes_row(const orch_changes *changes, uint32_t index, const char **ret_path,
 				  uint32_t *ret_kind, uint32_t *ret_mode, uint64_t *ret_bytes);
-/* One line for each: "A path", "M path", "D path". Lives with the changes. Since 0.1. */
+/*
+ * One line for each: "A path", "M path", "D path". A control character or '\\' of a path is written as \ooo. Lives with the
+ * changes. Since 0.1.
+ */
 ORCH_API const char *orch_changes_text(const orch_changes *changes);
 /*
  * Writes the added and modified files, folders and links below the folder `path`, which has to be there and empty, owned by

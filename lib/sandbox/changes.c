@@ -27,6 +27,48 @@ static int by_path(const void *a, const void *b)
 	return strcmp(((const struct change *)a)->path, ((const struct change *)b)->path);
 }
 
+/* Of the rows, which are sorted. */
+static struct change *row_of(const struct orch_changes *changes, const char *path, size_t length)
+{
+	char *copy = strndup(path, length);
+	struct change key = {.path = copy}, *row = NULL;
+
+	if (copy && changes->count > 0)
+		row = bsearch(&key, changes->rows, changes->count, sizeof(*changes->rows), by_path);
+	free(copy);
+	return row;
+}
+
+/*
+ * What lies over a path in the workspace, be it a path of its own or a denial, needs something to lie on: where there was
+ * nothing, the set-up made it. No program did, nor can one change it.
+ */
+static void drop_mount_points(struct orch_changes *changes, const orch_sandbox *sandbox)
+{
+	uint32_t kept = 0;
+
+	for (size_t i = 0; i < sandbox->path_count; i++) {
+		const char *inner = sandbox->paths[i].inner;
+
+		if (!orch_path_is_below(inner, sandbox->cwd))
+			continue;
+		inner += strlen(sandbox->cwd) + 1;
+		for (const char *end = inner; *end; end += *end == '/') {
+			end += strcspn(end, "/");
+			struct change *row = row_of(changes, inner, (size_t)(end - inner));
+
+			if (row && row->kind == ORCH_CHANGE_ADDED)
+				row->kind = 0;
+		}
+	}
+	for (uint32_t i = 0; i < changes->count; i++)
+		if (changes->rows[i].kind)
+			changes->rows[kept++] = changes->rows[i];
+		else
+			free(changes->rows[i].path);
+	changes->count = kept;
+}
+
 /* A line is one path: what would end it, or look like something else on a terminal, is written as
  * \ooo. */
 static void add_line(struct orch_buf *text, const struct change *change)
@@ -56,6 +98,7 @@ static int32_t fill(struct orch_changes *changes, orch_sandbox *sandbox, orch_er
 		return code;
 	if (changes->count > 0)
 		qsort(changes->rows, changes->count, sizeof(*changes->rows), by_path);
+	drop_mount_points(changes, sandbox);
 	for (uint32_t i = 0; i < changes->count; i++)
 		add_line(&changes->text, &changes->rows[i]);
 	return changes->text.failed ? orch_fail_memory(reterr) : 0;

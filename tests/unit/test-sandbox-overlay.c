@@ -222,6 +222,34 @@ START_TEST(types_and_names)
 }
 END_TEST
 
+/* Where something lies over the workspace the set-up makes what it lies on: nothing that a program changed. */
+START_TEST(paths_over_the_overlay)
+{
+	become(_i);
+	orch_ctx *ctx = ctx_new();
+	char *lower = lower_new(), *before = snapshot(lower), *shown = new_folder();
+	orch_sandbox *sandbox = overlay_new(ctx, NULL, lower);
+
+	put(in(shown, "file"), "shown\n");
+	OK(orch_sandbox_add_path(sandbox, in(shown, "file"), "/work/new/on/it", ORCH_PATH_READ, e));
+	OK(orch_sandbox_deny_path(sandbox, "/work/secret", e));
+	OK(orch_sandbox_deny_path(sandbox, "/work/.git/", e));
+	OK(orch_sandbox_deny_path(sandbox, "/work/d", e));
+	run_kept(sandbox,
+		 "test $(cat new/on/it) = shown && ! cat secret && ! cat d/one && ! mkdir .git/hooks && ! mv .git x &&\n"
+		 "echo 1 > new/more && echo 2 > new/on/more && ! rm -rf .git secret",
+		 0);
+	expect_changes(sandbox, "A new/more\nA new/on/more\n");
+	char *after = snapshot(lower);
+
+	ck_assert_str_eq(before, after);
+	free(before);
+	free(after);
+	orch_sandbox_unref(sandbox);
+	orch_ctx_unref(ctx);
+}
+END_TEST
+
 /* What was made unreadable, for an ordinary user too; what waits for a writer; a folder that was
  * written while it stood. */
 START_TEST(hostile_entries)
@@ -607,6 +635,7 @@ int main(int argc, char **argv)
 	BOTH(changes_are_told_and_the_folder_stays);
 	BOTH(rows_and_their_numbers);
 	BOTH(types_and_names);
+	BOTH(paths_over_the_overlay);
 	BOTH(hostile_entries);
 	BOTH(deeper_than_the_limit);
 	BOTH(exported_files);
