@@ -4,6 +4,25 @@
 static const char *const state_names[] = {"", "enforced", "partial", "absent"};
 static const char *const probe_names[] = {"", "passed", "failed", "not run"};
 
+/* Each once, with the channels that it is for: most of them have one cause. */
+static void write_remedies(orch_sandbox_report *report)
+{
+	for (uint32_t i = 0; i < report->count; i++) {
+		const struct report_row *row = &report->rows[i];
+		bool known = row->state == ORCH_CHANNEL_ENFORCED;
+
+		for (uint32_t j = 0; j < i && !known; j++)
+			known = strcmp(report->rows[j].remedy, row->remedy) == 0;
+		if (known)
+			continue;
+		orch_buf_printf(&report->text, "\n%s", row->channel);
+		for (uint32_t j = i + 1; j < report->count; j++)
+			if (strcmp(report->rows[j].remedy, row->remedy) == 0)
+				orch_buf_printf(&report->text, ", %s", report->rows[j].channel);
+		orch_buf_printf(&report->text, ":\n    %s\n", row->remedy);
+	}
+}
+
 static void write_text(orch_sandbox_report *report)
 {
 	orch_buf_printf(&report->text, "%-15s %-9s %-8s %-8s %s\n", "CHANNEL", "STATE", "PROBE",
@@ -15,6 +34,7 @@ static void write_text(orch_sandbox_report *report)
 				state_names[row->state], probe_names[row->probe],
 				probe_names[row->control], row->mechanism, row->detail);
 	}
+	write_remedies(report);
 }
 
 int32_t orch_report_finish(orch_sandbox_report *report, orch_sandbox_report **ret_report,
@@ -64,6 +84,13 @@ int32_t orch_sandbox_report_row(const orch_sandbox_report *report, uint32_t inde
 	if (ret_detail)
 		*ret_detail = row->detail;
 	return 0;
+}
+
+const char *orch_sandbox_report_remedy(const orch_sandbox_report *report, uint32_t index)
+{
+	if (!report || index >= report->count || report->rows[index].state == ORCH_CHANNEL_ENFORCED)
+		return NULL;
+	return report->rows[index].remedy;
 }
 
 const char *orch_sandbox_report_text(const orch_sandbox_report *report)

@@ -13,6 +13,7 @@ struct report_row {
 	const char *mechanism;
 	uint32_t state, probe, control;
 	char detail[400];
+	char remedy[800]; /* what is missing and what to do; "": it is enforced */
 	char words[200]; /* of a mechanism that is not static: the scope which told it is gone by then */
 };
 

@@ -36,6 +36,7 @@
 
 #include "sandbox-attacks.h"
 #include "sandbox-fixture.h"
+#include "sandbox-hosts.h"
 
 /* --- one attempt inside, one outside -------------------------------------------------------- */
 
@@ -415,15 +416,6 @@ END_TEST
 
 /* --- hosts that can not protect ------------------------------------------------------------- */
 
-static void host_without(int call)
-{
-	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
-
-	ck_assert_int_eq(seccomp_rule_add(filter, SCMP_ACT_ERRNO(EOPNOTSUPP), call, 0), 0);
-	ck_assert_int_eq(seccomp_load(filter), 0);
-	seccomp_release(filter);
-}
-
 START_TEST(required_and_missing)
 {
 	static const struct {
@@ -452,44 +444,6 @@ START_TEST(required_and_missing)
 }
 END_TEST
 
-/* Puts this process into a user namespace of its own; uid 0 there is `outer`. */
-static void enter_outer_userns(unsigned outer, unsigned count)
-{
-	int ready[2], go[2];
-	char byte, path[64], map[64];
-
-	/* After a change of uid /proc/self belongs to root. */
-	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
-	ck_assert(pipe(ready) == 0 && pipe(go) == 0);
-	pid_t me = getpid(), child = fork();
-
-	if (child == 0) {
-		/* The mapper has this namespace's privileges. */
-		if (read(ready[0], &byte, 1) != 1)
-			_exit(1);
-		snprintf(map, sizeof(map), "0 %u %u\n", outer, count);
-		static const char *const files[] = {"setgroups", "gid_map", "uid_map"};
-
-		for (int i = count == 1 ? 0 : 1; i < 3; i++) {
-			snprintf(path, sizeof(path), "/proc/%d/%s", me, files[i]);
-			int fd = open(path, O_WRONLY);
-			const char *text = i == 0 ? "deny" : map;
-
-			if (fd < 0 || write(fd, text, strlen(text)) < 0)
-				_exit(1);
-			close(fd);
-		}
-		_exit(write(go[1], "x", 1) == 1 ? 0 : 1);
-	}
-	ck_assert(unshare(CLONE_NEWUSER) == 0 && write(ready[1], "x", 1) == 1);
-	close(go[1]);
-	ck_assert_msg(read(go[0], &byte, 1) == 1, "no map");
-	waitpid(child, NULL, 0);
-	close(ready[0]), close(ready[1]), close(go[0]);
-	ck_assert(setresgid(0, 0, 0) == 0 && setresuid(0, 0, 0) == 0);
-	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
-}
-
 START_TEST(no_user_namespaces)
 {
 	bool root = geteuid() == 0 && _i == 0;
@@ -501,10 +455,7 @@ START_TEST(no_user_namespaces)
 
 	/* Control: it works here while there are user namespaces. */
 	ck_assert_int_eq(run(sandbox_new(ctx, NULL), SH("exit 3")).status, 3);
-	int fd = open("/proc/sys/user/max_user_namespaces", O_WRONLY);
-
-	ck_assert(fd >= 0 && write(fd, "0", 1) == 1);
-	close(fd);
+	forbid_user_namespaces();
 	orch_sandbox *sandbox = sandbox_new(ctx, NULL);
 
 	REFUSED(ORCH_EUNENFORCEABLE, "user.max_user_namespaces is 0",

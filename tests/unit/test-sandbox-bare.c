@@ -524,6 +524,9 @@ START_TEST(refused_by_name)
 	sandbox = bare_new(ctx, 0, work, NULL);
 	OK(orch_sandbox_add_path(sandbox, in(work, "kept"), NULL, ORCH_PATH_READ, e));
 	refused(sandbox, ORCH_EUNENFORCEABLE, "allows less than that for");
+	sandbox = bare_new(ctx, 0, NULL, NULL);
+	OK(orch_sandbox_set_overlay(sandbox, work, work, e));
+	refused(sandbox, ORCH_EUNENFORCEABLE, "the overlay at");
 	sandbox = bare_new(ctx, 0, work, NULL);
 	OK(orch_sandbox_deny_path(sandbox, in(work, "kept"), e));
 	refused(sandbox, ORCH_EUNENFORCEABLE, "can not be denied");

@@ -122,9 +122,8 @@ static int make_userns(uid_t uid, gid_t gid, struct setup_error *error)
 		return confine_fail(error, ORCH_EUNENFORCEABLE, errno, "userns.rights",
 				    "the user namespace gives no right to mount: where AppArmor "
 				    "restricts them, set "
-				    "sysctl kernel.apparmor_restrict_unprivileged_userns to 0 or "
-				    "give orch-reaper a "
-				    "profile with the rule userns");
+				    "sysctl kernel.apparmor_restrict_unprivileged_userns to 0, or load the "
+				    "profile contrib/apparmor/orch-reaper (build option apparmor)");
 	return 0;
 }
 

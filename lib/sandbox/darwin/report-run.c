@@ -78,6 +78,10 @@ int32_t orch_sandbox_report_run(orch_ctx *ctx, const struct orch_sandbox_opts *o
 		row->state = rows[i].state;
 		row->probe = row->control = ORCH_PROBE_NOT_RUN;
 		snprintf(row->detail, sizeof(row->detail), "%s", rows[i].detail);
+		snprintf(row->remedy, sizeof(row->remedy), "%s",
+			 row->state == ORCH_CHANNEL_PARTIAL
+				 ? "not shown here: no live probe is built for macOS"
+				 : "macOS has no such mechanism: use a machine with Linux, or a virtual one, where that is needed");
 	}
 	return orch_report_finish(report, ret_report, reterr);
 }

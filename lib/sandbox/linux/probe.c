@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/keyctl.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -29,6 +31,8 @@
 
 #define CONNECT_MS 500
 #define MAX_ARGUMENTS 3
+/* Looked at one by one where /proc is closed. */
+#define MAX_DESCRIPTORS 4096
 
 struct attempt {
 	char *argument[MAX_ARGUMENTS];
@@ -80,11 +84,34 @@ static int file_write(struct attempt *try)
 	return try_open(try, try->argument[0], O_WRONLY | O_APPEND);
 }
 
+/* That it is there, and that it can be found without its name. */
 static int file_stat(struct attempt *try)
 {
 	struct stat st;
+	char folder[512];
 
-	return verdict(try, stat(try->argument[0], &st) == 0, "stat");
+	if (stat(try->argument[0], &st) < 0)
+		return denied(try, "stat");
+	snprintf(folder, sizeof(folder), "%s", try->argument[0]);
+	char *slash = strrchr(folder, '/');
+	int fd = -1;
+
+	if (slash) {
+		*slash = '\0';
+		fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	}
+	if (fd < 0) {
+		snprintf(try->detail, try->size, "stat works, and its folder can not be listed");
+		return ORCH_TRY_PARTLY;
+	}
+	close(fd);
+	return reached(try, "stat, and its folder's list");
+}
+
+/* Nothing changes: that is its mode. */
+static int file_metadata(struct attempt *try)
+{
+	return verdict(try, chmod(try->argument[0], 0666) == 0, "chmod");
 }
 
 /* Ways around the root: up from the working directory, and the links of /proc. */
@@ -124,10 +151,11 @@ static int landlock_active(struct attempt *try)
 	char path[512];
 
 	snprintf(path, sizeof(path), "%s/orch-probe-%d", try->argument[0], (int)getpid());
-	int result = verdict(try, mknod(path, S_IFCHR | 0600, makedev(0, 0)) == 0, "mknod");
+	int result = verdict(try, mknod(path, S_IFCHR | 0600, makedev(0, 0)) == 0, "mknod"), mknod_errno = errno;
 
 	unlink(path);
-	return result;
+	/* overlayfs refuses it too, by another error. */
+	return result == ORCH_TRY_DENIED && mknod_errno != EACCES ? ORCH_TRY_UNTRIED : result;
 }
 
 static int proc_sys_write(struct attempt *try)
@@ -206,6 +234,8 @@ static int net_interfaces(struct attempt *try)
 
 	for (size_t i = 0; list && list[i].if_index; i++)
 		other = other || strcmp(list[i].if_name, "lo") != 0;
+	if (!list)
+		return denied(try, "list of interfaces");
 	if_freenameindex(list);
 	if (other)
 		return reached(try, "interfaces besides lo");
@@ -256,6 +286,13 @@ static int process_list(struct attempt *try)
 
 	if (start != 0 && start == strtoull(try->argument[1], NULL, 10))
 		return reached(try, "visible in /proc");
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/%d", atoi(try->argument[0]));
+	if (start == 0 && access(path, F_OK) == 0) {
+		snprintf(try->detail, try->size, "its number is in /proc, and nothing of it can be read");
+		return ORCH_TRY_PARTLY;
+	}
 	snprintf(try->detail, try->size, "not in /proc");
 	return ORCH_TRY_DENIED;
 }
@@ -287,12 +324,13 @@ static int fd_inherited(struct attempt *try)
 	struct dirent *entry;
 	int count = 0;
 
-	if (!dir)
-		return ORCH_TRY_UNTRIED;
-	while ((entry = readdir(dir)))
+	for (int fd = 3; !dir && fd < MAX_DESCRIPTORS; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	while (dir && (entry = readdir(dir)))
 		if (atoi(entry->d_name) > 2 && atoi(entry->d_name) != dirfd(dir))
 			count++;
-	closedir(dir);
+	if (dir)
+		closedir(dir);
 	if (count)
 		return reached(try, "descriptors above 2 are open");
 	snprintf(try->detail, try->size, "no descriptor above 2");
@@ -351,7 +389,12 @@ static int inject(struct attempt *try)
 	char byte = 'x';
 	int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC), slave = -1;
 
-	if (master < 0 || grantpt(master) < 0 || unlockpt(master) < 0)
+	/* Where no terminal can be had: a filter refuses before the kernel finds that this is none. */
+	if (master < 0)
+		return ioctl(STDOUT_FILENO, TIOCSTI, &byte) < 0 && errno == EPERM && !isatty(STDOUT_FILENO)
+			       ? ORCH_TRY_DENIED
+			       : ORCH_TRY_UNTRIED;
+	if (grantpt(master) < 0 || unlockpt(master) < 0)
 		return ORCH_TRY_UNTRIED;
 	slave = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC);
 	if (slave < 0 || ioctl(slave, TIOCSCTTY, 0) < 0)
@@ -379,48 +422,49 @@ static int tty_inject(struct attempt *try)
 
 /* --- state of the process ------------------------------------------------------------------- */
 
-/* Value of a line of /proc/self/status, -1 if there is none. */
-static long long status_field(const char *name, int base)
-{
-	char text[8192];
-	int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		return -1;
-	ssize_t n = read(fd, text, sizeof(text) - 1);
-
-	close(fd);
-	text[n > 0 ? n : 0] = '\0';
-	char *line = strstr(text, name);
-
-	return line ? strtoll(line + strlen(name), NULL, base) : -1;
-}
-
+/* By calls, as /proc may be closed. */
 static int seccomp_active(struct attempt *try)
 {
-	long long mode = status_field("\nSeccomp:", 10), locked = status_field("\nNoNewPrivs:", 10);
+	int mode = prctl(PR_GET_SECCOMP, 0, 0, 0, 0), locked = prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0);
 
 	if (mode < 0 || locked < 0)
 		return ORCH_TRY_UNTRIED;
-	snprintf(try->detail, try->size, "mode %lld, no_new_privs %lld", mode, locked);
+	snprintf(try->detail, try->size, "mode %d, no_new_privs %d", mode, locked);
 	return mode == 2 && locked == 1 ? ORCH_TRY_DENIED : ORCH_TRY_REACHED;
 }
 
 static int capabilities(struct attempt *try)
 {
-	static const char *const sets[] = {
-		"\nCapInh:", "\nCapPrm:", "\nCapEff:", "\nCapBnd:", "\nCapAmb:"};
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct halves[_LINUX_CAPABILITY_U32S_3];
+	uint64_t bounding = 0, ambient = 0;
 
-	for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++) {
-		long long set = status_field(sets[i], 16);
-
-		if (set < 0)
-			return ORCH_TRY_UNTRIED;
-		if (set > 0) {
-			snprintf(try->detail, try->size, "%s %llx", sets[i] + 1, set);
-			return ORCH_TRY_REACHED;
-		}
+	if (syscall(SYS_capget, &header, halves) < 0)
+		return ORCH_TRY_UNTRIED;
+	for (int i = 0; i < 64; i++) {
+		bounding |= (uint64_t)(prctl(PR_CAPBSET_READ, i, 0, 0, 0) == 1) << i;
+		ambient |= (uint64_t)(prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_IS_SET, i, 0, 0) == 1) << i;
 	}
+	const struct {
+		const char *name;
+		uint64_t set;
+	} sets[] = {
+		{"inheritable", halves[0].inheritable | (uint64_t)halves[1].inheritable << 32},
+		{"permitted", halves[0].permitted | (uint64_t)halves[1].permitted << 32},
+		{"effective", halves[0].effective | (uint64_t)halves[1].effective << 32},
+		{"ambient", ambient},
+		{"bounding", bounding},
+	};
+
+	for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++)
+		if (sets[i].set) {
+			/* Without new privileges the last one bounds what nobody can be given. */
+			bool bounds_only = i == 4 && prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
+
+			snprintf(try->detail, try->size, "%s %llx%s", sets[i].name, (unsigned long long)sets[i].set,
+				 bounds_only ? ", the others empty, no_new_privs" : "");
+			return bounds_only ? ORCH_TRY_PARTLY : ORCH_TRY_REACHED;
+		}
 	snprintf(try->detail, try->size, "all five sets are empty");
 	return ORCH_TRY_DENIED;
 }
@@ -435,6 +479,7 @@ static const struct {
 	{"file.read", 1, file_read},
 	{"file.write", 1, file_write},
 	{"file.stat", 1, file_stat},
+	{"file.metadata", 1, file_metadata},
 	{"file.link", 2, file_link},
 	{"path.escape", 1, path_escape},
 	{"unix.path", 1, unix_path},

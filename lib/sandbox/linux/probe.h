@@ -13,6 +13,7 @@
 
 #define ORCH_TRY_REACHED 0 /* the attempt succeeded */
 #define ORCH_TRY_DENIED 1
+#define ORCH_TRY_PARTLY 3 /* some of it succeeded: the detail says what */
 #define ORCH_TRY_UNTRIED 2 /* unknown probe, bad arguments, or the attempt could not be made */
 
 /* Runs a probe; `detail` gets a line for people without a newline. ORCH_TRY_*. May change this

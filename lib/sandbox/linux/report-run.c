@@ -6,7 +6,10 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/landlock.h>
+#include <linux/seccomp.h>
 #include <stdio.h>
+#include <sys/syscall.h>
 
 #include "../report.h"
 #include "probe.h"
@@ -23,38 +26,50 @@
  * not.) */
 enum control_place { IN_SCOPE, IN_HOST, BY_START };
 
+/* What a channel is closed by. */
+#define BY_NAMESPACES 1u
+#define BY_LANDLOCK 2u
+#define BY_SECCOMP 4u
+
 struct channel {
 	const char *name;
 	const char *mechanism;
+	const char *bare; /* without namespaces */
 	enum control_place control;
+	uint32_t by;
 };
 
+#define NO_SOCKETS "seccomp: no sockets"
+
 static const struct channel channels[] = {
-	{"file.read", "empty root in a mount namespace; Landlock", IN_SCOPE},
-	{"file.write", "empty root in a mount namespace; Landlock", IN_SCOPE},
-	{"file.stat", "empty root in a mount namespace", IN_SCOPE},
-	{"file.link", "separate mounts; Landlock", IN_SCOPE},
-	{"path.escape", "pivot_root; proc without other processes", IN_SCOPE},
-	{"unix.path", "empty root in a mount namespace", IN_SCOPE},
-	{"unix.abstract", "network namespace; Landlock scope", IN_SCOPE},
-	{"tcp.loopback", "network namespace", IN_SCOPE},
-	{"net.outside", "network namespace with loopback only", IN_SCOPE},
-	{"net.interfaces", "network namespace with loopback only", IN_SCOPE},
-	{"vsock", "seccomp: socket families", IN_SCOPE},
-	{"process.signal", "PID namespace; Landlock scope", IN_HOST},
-	{"process.list", "PID namespace; proc subset=pid, hidepid", IN_HOST},
-	{"env", "environment built from nothing", IN_HOST},
-	{"fd.inherited", "close-on-exec; all but stdio closed", IN_HOST},
-	{"keyring", "seccomp; session keyring of its own", IN_SCOPE},
-	{"sysv.ipc", "IPC namespace", IN_SCOPE},
-	{"tty.inject", "seccomp: TIOCSTI, TIOCLINUX; session of its own", IN_SCOPE},
-	{"userns.nested", "seccomp; max_user_namespaces 0", BY_START},
-	{"io_uring", "seccomp", IN_SCOPE},
-	{"userfaultfd", "seccomp", IN_SCOPE},
-	{"proc.sys.write", "proc subset=pid; no uid 0", IN_SCOPE},
-	{"landlock", "Landlock domain of the scope", IN_SCOPE},
-	{"seccomp", "seccomp filter; no_new_privs", IN_SCOPE},
-	{"capabilities", "all sets empty; securebits locked", IN_SCOPE},
+	{"file.read", "empty root in a mount namespace; Landlock", "Landlock", IN_SCOPE, BY_NAMESPACES | BY_LANDLOCK},
+	{"file.write", "empty root in a mount namespace; Landlock", "Landlock", IN_SCOPE, BY_NAMESPACES | BY_LANDLOCK},
+	{"file.stat", "empty root in a mount namespace", "Landlock: no folder can be listed", IN_SCOPE, BY_NAMESPACES},
+	{"file.metadata", "empty root in a mount namespace", "as root a uid of its own; else none", IN_SCOPE, BY_NAMESPACES},
+	{"file.link", "separate mounts; Landlock", "Landlock", IN_SCOPE, BY_NAMESPACES | BY_LANDLOCK},
+	{"path.escape", "pivot_root; proc without other processes", "Landlock", IN_SCOPE, BY_NAMESPACES},
+	{"unix.path", "empty root in a mount namespace", NO_SOCKETS, IN_SCOPE, BY_NAMESPACES},
+	{"unix.abstract", "network namespace; Landlock scope", NO_SOCKETS, IN_SCOPE, BY_NAMESPACES | BY_LANDLOCK},
+	{"tcp.loopback", "network namespace", NO_SOCKETS, IN_SCOPE, BY_NAMESPACES},
+	{"net.outside", "network namespace with loopback only", NO_SOCKETS, IN_SCOPE, BY_NAMESPACES},
+	{"net.interfaces", "network namespace with loopback only", NO_SOCKETS, IN_SCOPE, BY_NAMESPACES},
+	{"vsock", "seccomp: socket families", NO_SOCKETS, IN_SCOPE, BY_SECCOMP},
+	{"process.signal", "PID namespace; Landlock scope", "Landlock scope; or seccomp, or a uid of its own", IN_HOST,
+	 BY_NAMESPACES | BY_LANDLOCK},
+	{"process.list", "PID namespace; proc subset=pid, hidepid", "Landlock: /proc is closed", IN_HOST, BY_NAMESPACES},
+	{"env", "environment built from nothing", "environment built from nothing", IN_HOST, 0},
+	{"fd.inherited", "close-on-exec; all but stdio closed", "close-on-exec; all but stdio closed", IN_HOST, 0},
+	{"keyring", "seccomp; session keyring of its own", "seccomp; session keyring of its own", IN_SCOPE, BY_SECCOMP},
+	{"sysv.ipc", "IPC namespace", "seccomp", IN_SCOPE, BY_NAMESPACES},
+	{"tty.inject", "seccomp: TIOCSTI, TIOCLINUX; session of its own",
+	 "seccomp: TIOCSTI, TIOCLINUX; session of its own", IN_SCOPE, BY_SECCOMP},
+	{"userns.nested", "seccomp; max_user_namespaces 0", "seccomp", BY_START, BY_NAMESPACES | BY_SECCOMP},
+	{"io_uring", "seccomp", "seccomp", IN_SCOPE, BY_SECCOMP},
+	{"userfaultfd", "seccomp", "seccomp", IN_SCOPE, BY_SECCOMP},
+	{"proc.sys.write", "proc subset=pid; no uid 0", "Landlock: /proc is closed; no uid 0", IN_SCOPE, BY_NAMESPACES},
+	{"landlock", "Landlock domain of the scope", "Landlock domain of each program", IN_SCOPE, BY_LANDLOCK},
+	{"seccomp", "seccomp filter; no_new_privs", "seccomp filter; no_new_privs", IN_SCOPE, BY_SECCOMP},
+	{"capabilities", "all sets empty; securebits locked", "no set to use; no_new_privs", IN_SCOPE, BY_NAMESPACES},
 };
 
 #define CHANNELS (sizeof(channels) / sizeof(channels[0]))
@@ -85,6 +100,8 @@ struct reporter {
 	char *helper;
 	struct probe_targets targets;
 	struct runner inside, outside;
+	bool bare;
+	char cause[512]; /* why there are no namespaces */
 };
 
 /* --- probes and their arguments ------------------------------------------------------------- */
@@ -96,11 +113,13 @@ static void probe_name(const struct reporter *reporter, size_t channel, bool ins
 	const char *channel_name = channels[channel].name;
 
 #define IS(text) (strcmp(channel_name, text) == 0)
-	if (IS("file.read") || IS("file.write") || IS("file.stat") || IS("path.escape"))
+	bool moved = inside && !reporter->bare; /* the targets have another place inside */
+
+	if (IS("file.read") || IS("file.write") || IS("file.stat") || IS("file.metadata") || IS("path.escape"))
 		snprintf(name, size, "%s:%s/secret", channel_name, targets->folder);
 	else if (IS("file.link"))
 		snprintf(name, size, "%s:%s/shared/file:%s/work/linked", channel_name,
-			 inside ? INNER : targets->folder, inside ? INNER : targets->folder);
+			 moved ? INNER : targets->folder, moved ? INNER : targets->folder);
 	else if (IS("unix.path"))
 		snprintf(name, size, "%s:%s/socket", channel_name, targets->folder);
 	else if (IS("unix.abstract"))
@@ -118,6 +137,8 @@ static void probe_name(const struct reporter *reporter, size_t channel, bool ins
 			 targets->variable ? targets->variable : CANARY);
 	else if (IS("sysv.ipc"))
 		snprintf(name, size, "%s:%d", channel_name, targets->shm_id);
+	else if (IS("landlock") && inside && reporter->bare)
+		snprintf(name, size, "%s:%s/work", channel_name, targets->folder);
 	else if (IS("landlock"))
 		snprintf(name, size, "%s:%s", channel_name,
 			 inside ? "/tmp" : targets->device_folder);
@@ -195,9 +216,9 @@ static int32_t spawn_probe(struct runner *runner, const char *name, orch_error *
 
 	if (!runner->inside)
 		code = orch_scope_spawn(reporter->plain, &opts, &runner->proc, reterr);
-	else if (reporter->sandbox->opts.root == ORCH_ROOT_TOOLS)
+	else if (reporter->sandbox->opts.root == ORCH_ROOT_TOOLS && !reporter->bare)
 		code = orch_sandbox_spawn(reporter->sandbox, &opts, &runner->proc, reterr);
-	else /* nothing can be executed in an empty root: the child of init does it itself */
+	else /* orch-reaper can not be executed inside: the child of init does it itself */
 		code = orch_scope_spawn_probe(reporter->sandbox->scope, name, &opts, &runner->proc,
 					      reterr);
 	close(ends[1]);
@@ -215,7 +236,9 @@ static bool control_here(struct runner *runner, size_t channel, const char *name
 
 	if (runner->inside || channels[channel].control == IN_SCOPE || no_variable)
 		return false;
-	if (channels[channel].control == BY_START) {
+	if (channels[channel].control == BY_START && runner->reporter->bare) {
+		untried(runner, channel, "no user namespace can be made");
+	} else if (channels[channel].control == BY_START) {
 		outcome->result = ORCH_TRY_REACHED;
 		snprintf(outcome->detail, sizeof(outcome->detail), "the sandbox's own was made");
 	} else {
@@ -251,27 +274,62 @@ static bool both_are_done(void *userdata)
 
 /* --- rows ----------------------------------------------------------------------------------- */
 
-static void fill_row(struct report_row *row, const struct channel *channel,
-		     const struct outcome *inside, const struct outcome *outside)
+/* Of what the channel is closed by, what is not here. */
+static uint32_t missing(const struct reporter *reporter, const struct channel *channel)
 {
-	bool denied = inside->result == ORCH_TRY_DENIED,
-	     worked = outside->result == ORCH_TRY_REACHED;
+	uint32_t action = SECCOMP_RET_ERRNO, found = reporter->bare ? BY_NAMESPACES : 0;
+
+	if (syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) < 1)
+		found |= BY_LANDLOCK;
+	if (syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) < 0)
+		found |= BY_SECCOMP;
+	return found & channel->by;
+}
+
+static void fill_remedy(struct report_row *row, const struct reporter *reporter, size_t index)
+{
+	const struct outcome *inside = &reporter->inside.outcomes[index], *outside = &reporter->outside.outcomes[index];
+	uint32_t lacks = missing(reporter, &channels[index]);
+
+	if (inside->result == ORCH_TRY_DENIED)
+		snprintf(row->remedy, sizeof(row->remedy),
+			 "denied inside, but the same attempt did not work outside either, so that nothing is shown: run "
+			 "it where that works (%s)", outside->detail);
+	else if (inside->result == ORCH_TRY_UNTRIED)
+		snprintf(row->remedy, sizeof(row->remedy), "the probe could not be made inside (%s), so that nothing is shown",
+			 inside->detail);
+	else if (lacks & BY_NAMESPACES)
+		snprintf(row->remedy, sizeof(row->remedy), "no namespaces here: %s", reporter->cause);
+	else if (lacks & BY_LANDLOCK)
+		snprintf(row->remedy, sizeof(row->remedy),
+			 "no Landlock here: boot a kernel with CONFIG_SECURITY_LANDLOCK and lsm=landlock,...");
+	else if (lacks & BY_SECCOMP)
+		snprintf(row->remedy, sizeof(row->remedy), "no seccomp here: use a kernel with CONFIG_SECCOMP_FILTER");
+	else
+		snprintf(row->remedy, sizeof(row->remedy),
+			 "what should close it is here and does not: tell the maintainers, with this table");
+}
+
+static void fill_row(struct report_row *row, const struct reporter *reporter, size_t index)
+{
+	const struct channel *channel = &channels[index];
+	const struct outcome *inside = &reporter->inside.outcomes[index], *outside = &reporter->outside.outcomes[index];
+	bool denied = inside->result == ORCH_TRY_DENIED;
+	bool worked = outside->result == ORCH_TRY_REACHED || outside->result == ORCH_TRY_PARTLY;
 
 	row->channel = channel->name;
-	row->mechanism = channel->mechanism;
-	row->probe = denied				  ? ORCH_PROBE_PASSED
-		     : inside->result == ORCH_TRY_REACHED ? ORCH_PROBE_FAILED
-							  : ORCH_PROBE_NOT_RUN;
-	row->control = worked				    ? ORCH_PROBE_PASSED
-		       : outside->result == ORCH_TRY_DENIED ? ORCH_PROBE_FAILED
-							    : ORCH_PROBE_NOT_RUN;
+	row->mechanism = reporter->bare ? channel->bare : channel->mechanism;
+	row->probe = denied ? ORCH_PROBE_PASSED
+			    : inside->result == ORCH_TRY_UNTRIED ? ORCH_PROBE_NOT_RUN : ORCH_PROBE_FAILED;
+	row->control = worked ? ORCH_PROBE_PASSED
+			      : outside->result == ORCH_TRY_UNTRIED ? ORCH_PROBE_NOT_RUN : ORCH_PROBE_FAILED;
 	if (denied && worked)
 		row->state = ORCH_CHANNEL_ENFORCED;
 	else
-		row->state = inside->result == ORCH_TRY_REACHED ? ORCH_CHANNEL_ABSENT
-								: ORCH_CHANNEL_PARTIAL;
-	snprintf(row->detail, sizeof(row->detail), "inside: %s; outside: %s", inside->detail,
-		 outside->detail);
+		row->state = inside->result == ORCH_TRY_REACHED ? ORCH_CHANNEL_ABSENT : ORCH_CHANNEL_PARTIAL;
+	snprintf(row->detail, sizeof(row->detail), "inside: %s; outside: %s", inside->detail, outside->detail);
+	if (row->state != ORCH_CHANNEL_ENFORCED)
+		fill_remedy(row, reporter, index);
 }
 
 /* Never "enforced": nothing is driven into its limit here. */
@@ -287,6 +345,11 @@ static void fill_memory(struct report_row *row, const orch_sandbox *sandbox)
 		 sandbox->memory_mechanism
 			 ? "set and not driven to its limit"
 			 : "the scope's cgroup has no memory controller: watched, not capped");
+	snprintf(row->remedy, sizeof(row->remedy), "%s",
+		 sandbox->memory_mechanism
+			 ? "nothing is missing: it is set where it is asked for, and this report drives nothing into it"
+			 : "no memory controller for the scope's cgroup: run in a cgroup that is delegated with it (systemd: "
+			   "Delegate=yes, or systemd-run --user --scope -p Delegate=yes)");
 }
 
 static int32_t make_report(const struct reporter *reporter, orch_sandbox_report **ret_report,
@@ -297,8 +360,7 @@ static int32_t make_report(const struct reporter *reporter, orch_sandbox_report 
 	if (!report)
 		return orch_fail_memory(reterr);
 	for (size_t i = 0; i < CHANNELS; i++)
-		fill_row(&report->rows[report->count++], &channels[i],
-			 &reporter->inside.outcomes[i], &reporter->outside.outcomes[i]);
+		fill_row(&report->rows[report->count++], reporter, i);
 	fill_memory(&report->rows[report->count++], reporter->sandbox);
 	return orch_report_finish(report, ret_report, reterr);
 }
@@ -313,10 +375,10 @@ static int32_t allow_targets(struct reporter *reporter, orch_error **reterr)
 
 	snprintf(shared, sizeof(shared), "%s/shared", reporter->targets.folder);
 	snprintf(work, sizeof(work), "%s/work", reporter->targets.folder);
-	code = orch_sandbox_add_path(sandbox, shared, INNER "/shared", ORCH_PATH_READ, reterr);
+	code = orch_sandbox_add_path(sandbox, shared, reporter->bare ? NULL : INNER "/shared", ORCH_PATH_READ, reterr);
 	if (code == 0)
-		code = orch_sandbox_add_path(sandbox, work, INNER "/work", ORCH_PATH_OWN, reterr);
-	if (code == 0)
+		code = orch_sandbox_add_path(sandbox, work, reporter->bare ? NULL : INNER "/work", ORCH_PATH_OWN, reterr);
+	if (code == 0 && !reporter->bare)
 		code = orch_sandbox_add_path(sandbox, reporter->helper, INNER "/helper",
 					     ORCH_PATH_READ | ORCH_PATH_EXEC, reterr);
 	/* What is missing here is a row of the report, not a refusal. */
@@ -326,6 +388,8 @@ static int32_t allow_targets(struct reporter *reporter, orch_error **reterr)
 	if (code == 0)
 		code = orch_sandbox_set_protection(sandbox, "seccomp", ORCH_PROTECT_DEGRADABLE,
 						   reterr);
+	if (code == 0 && reporter->bare)
+		code = orch_sandbox_set_protection(sandbox, "namespaces", ORCH_PROTECT_OFF, reterr);
 	return code;
 }
 
@@ -336,14 +400,53 @@ static int64_t left_ms(int64_t due_us)
 	return left > 0 ? left : 0;
 }
 
-static int32_t run_probes(struct reporter *reporter, int64_t due_us, orch_error **reterr)
+static int32_t start_sandbox(struct reporter *reporter, int64_t due_us, orch_error **reterr)
 {
 	int32_t code = allow_targets(reporter, reterr);
 
-	if (code == 0)
-		code = orch_scope_new(reporter->ctx, NULL, &reporter->plain, reterr);
-	if (code == 0)
-		code = orch_sandbox_start_wait(reporter->sandbox, left_ms(due_us), reterr);
+	return code < 0 ? code : orch_sandbox_start_wait(reporter->sandbox, left_ms(due_us), reterr);
+}
+
+/*
+ * With namespaces, and where the host has none without: then the error of the first is the cause of what is open in the
+ * second, and what only namespaces give is not asked for.
+ */
+static int32_t start_best(struct reporter *reporter, const struct orch_sandbox_opts *opts, int64_t due_us,
+			  orch_error **reterr)
+{
+	struct orch_sandbox_opts bare = *opts;
+	orch_error *why = NULL;
+	int32_t code = start_sandbox(reporter, due_us, &why);
+
+	if (code != ORCH_EUNENFORCEABLE || opts->least_rung >= ORCH_RUNG_PIDNS) {
+		if (reterr)
+			*reterr = why;
+		else
+			orch_error_free(why);
+		return code;
+	}
+	snprintf(reporter->cause, sizeof(reporter->cause), "%s", orch_error_message(why));
+	orch_error_free(why);
+	reporter->bare = true;
+	reporter->sandbox = orch_sandbox_unref(reporter->sandbox);
+	bare.net = ORCH_NET_NONE;
+	bare.tmp_mib = 0;
+	code = orch_sandbox_new(reporter->ctx, &bare, &reporter->sandbox, reterr);
+	return code < 0 ? code : start_sandbox(reporter, due_us, reterr);
+}
+
+static int32_t run_probes(struct reporter *reporter, const struct orch_sandbox_opts *opts, int64_t due_us,
+			  orch_error **reterr)
+{
+	struct orch_scope_opts plain;
+	int32_t code = start_best(reporter, opts, due_us, reterr);
+
+	if (code < 0)
+		return code;
+	orch_scope_opts_init(&plain, sizeof(plain));
+	if (reporter->bare)
+		plain.least_rung = ORCH_RUNG_SUBREAPER;
+	code = orch_scope_new(reporter->ctx, &plain, &reporter->plain, reterr);
 	if (code == 0)
 		code = orch_scope_start_wait(reporter->plain, left_ms(due_us), reterr);
 	if (code < 0)
@@ -394,9 +497,9 @@ int32_t orch_sandbox_report_run(orch_ctx *ctx, const struct orch_sandbox_opts *o
 	if (code == 0)
 		code = orch_targets_open(&reporter->targets, reporter->sandbox, reterr);
 	if (code == 0) {
-		code = run_probes(reporter, due_us, reterr);
+		code = run_probes(reporter, &known, due_us, reterr);
 		/* Both are dead before the targets go. */
-		if (reporter->sandbox->scope)
+		if (reporter->sandbox && reporter->sandbox->scope)
 			orch_scope_stop_wait(reporter->sandbox->scope, NULL, NULL, NULL);
 		if (reporter->plain)
 			orch_scope_stop_wait(reporter->plain, NULL, NULL, NULL);
