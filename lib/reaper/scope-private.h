@@ -86,6 +86,10 @@ struct callback {
 	uint32_t subject; /* connect */
 };
 
+/* The first of the list, now the caller's; NULL: it is empty. */
+struct callback *callback_pop(struct callback **list);
+void callback_free(struct callback *callback);
+
 enum scope_phase { SCOPE_STARTING, SCOPE_STANDING, SCOPE_OVER };
 
 struct orch_scope {
@@ -152,12 +156,17 @@ void host_work_free(struct orch_scope *scope);
 /* An answer came, or will not come. */
 void scope_work_answered(struct orch_scope *scope);
 
+/* What the helper says: scope-hear.c. */
 void scope_hear(struct orch_scope *scope, struct wire_packet *packet);
 void scope_helper_lost(struct orch_scope *scope, const orch_error *error);
 /* The context ends: callbacks are destroyed, not called. */
 void scope_abandon(struct orch_scope *scope);
 /* The processes' certificate is there: tells everybody, once the work on the host has settled too. Takes `death`. */
 void scope_over(struct orch_scope *scope, orch_death *death);
+/* The start's callbacks come now. */
+void scope_tell_starts(struct orch_scope *scope);
+/* It will never stand, if it has not stood yet: the end is due. `error` is copied. */
+void scope_fail_start(struct orch_scope *scope, const orch_error *error);
 /* Starts or shortens the end. */
 void scope_begin_stop(struct orch_scope *scope, uint32_t grace_ms, uint32_t deadline_ms);
 /*
