@@ -37,8 +37,8 @@ struct row {
 	const char *text; /* of a path, see expand() */
 	long a, b;
 	uint32_t flags;
-	/* Protections (ORCH_SPEC_WITHOUT_*): what turns the other way without one of `sole`, in addition without one of
-	 * `sole_of_root` where root started it; and what would stand before it too. */
+	/* Protections (ORCH_SPEC_WITHOUT_*): it turns the other way without any one of `sole` (and of `sole_of_root` where
+	 * root started it), and without all of `shared` at once. */
 	uint64_t sole, sole_of_root, shared;
 	int landlock; /* Landlock is one of `shared` from this version of its ABI on */
 };
@@ -88,6 +88,12 @@ static inline int tried(bool succeeded)
  * scope's init, for which the victim stands outside. In one of a few buffers.
  */
 const char *expand(const char *text);
+
+/*
+ * One of `shared` that no test leaves out: the user namespace (nobody inside has a right in one of the host's, or may look
+ * into a process of another one), the border between two mounts, close-on-exec, what is empty in each sandbox's beginning.
+ */
+#define STAYS (1ull << 63)
 
 extern const struct row rows[];
 extern const unsigned row_count;

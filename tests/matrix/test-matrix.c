@@ -3,7 +3,8 @@
  * The judge of the channel matrix.
  *
  *   test-matrix [--table]              each row inside, and its control outside
- *   test-matrix --without [--table]    with each protection left out in turn: what turns is what it guards alone
+ *   test-matrix --without [--table]    with each protection left out in turn: what turns is what it guards alone; and with
+ *                                      those left out together that stand in for each other
  *
  * Both as the calling user and, where that is root, again as uid 1000. A control is made as the load's own uid; what needs
  * more rights outside is tried again as root.
@@ -283,43 +284,76 @@ static int landlock_abi(void)
 	return (int)syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 }
 
-/* Does the row turn without it? */
-static bool is_sole(const struct row *row, uint64_t bit, bool root)
+/* Does the row turn without them? */
+static bool is_open(const struct row *row, uint64_t mask, bool root)
 {
-	uint64_t sole = row->sole | (root ? row->sole_of_root : 0);
+	uint64_t sole = row->sole | (root ? row->sole_of_root : 0), together = row->shared;
 
-	/* A Landlock that is too old for it leaves the other one alone. */
 	if (row->landlock > landlock_abi())
-		sole |= row->shared & ~ORCH_SPEC_WITHOUT_LANDLOCK;
-	if (sole & ORCH_SPEC_WITHOUT_SECCOMP_GROUPS)
-		sole |= ORCH_SPEC_WITHOUT_SECCOMP;
-	return sole & bit;
+		together &= ~ORCH_SPEC_WITHOUT_LANDLOCK;
+	if (mask & ORCH_SPEC_WITHOUT_SECCOMP)
+		mask |= ORCH_SPEC_WITHOUT_SECCOMP_GROUPS;
+	return sole & mask || (together && !(together & ~mask));
 }
 
 /* What is only root's outside needs more than the load's uid has: that it has none of root's rights guards it too. */
-static bool turns(unsigned i, uint64_t bit, bool root)
+static bool turns(unsigned i, uint64_t mask, bool root)
 {
-	return is_sole(&rows[i], bit, root) && (rows[i].flags & ALLOWED || shared->as_user[i].result == SUCCEEDED);
+	bool could = shared->as_user[i].result == SUCCEEDED || (mask & ORCH_SPEC_WITHOUT_OWN_UID && has_control(i));
+
+	return is_open(&rows[i], mask, root) && (rows[i].flags & ALLOWED || could);
 }
 
-static void judge_without(const char *who, size_t p, bool root)
+/* "landlock, proc subset" */
+static const char *names_of(uint64_t mask)
+{
+	static char text[256];
+	size_t length = 0;
+
+	text[0] = '\0';
+	for (size_t i = 0; i < COUNT(protections) && length < sizeof(text); i++)
+		if (protections[i].bit & mask)
+			length += (size_t)snprintf(text + length, sizeof(text) - length, "%s%s", length ? ", " : "",
+						   protections[i].name);
+	return text;
+}
+
+static void judge_without(const char *who, uint64_t mask, bool root)
 {
 	unsigned turned = 0;
 
 	for (unsigned i = 0; i < row_count; i++) {
-		bool expected = turns(i, protections[p].bit, root);
+		bool expected = turns(i, mask, root);
 
 		if (!(rows[i].flags & ALLOWED) && !has_control(i))
 			continue;
 		turned += !holds(i);
 		if (holds(i) != expected)
 			continue;
-		printf("WRONG (%s): without %s, %s is %s: %s\n", who, protections[p].name, rows[i].name,
-		       expected ? "still refused, though nothing else was to guard it" : "open, though something else was to guard it",
+		printf("WRONG (%s): without %s, %s %s: %s\n", who, names_of(mask), rows[i].name,
+		       expected ? "stays as it is, though nothing else was to guard it"
+				: "turns, though something else was to guard it",
 		       tell(&shared->inside[i]));
 		shared->wrong++;
 	}
-	printf("%s, without %-20s %u rows turn\n", who, protections[p].name, turned);
+	printf("%-4s %3u rows turn without %s\n", who, turned, names_of(mask));
+}
+
+/* The sets that rows name as guards which stand in for each other. */
+static size_t shared_sets(uint64_t *sets, size_t size)
+{
+	size_t count = 0;
+
+	for (unsigned i = 0; i < row_count; i++) {
+		uint64_t set = rows[i].shared;
+		size_t known = 0;
+
+		while (known < count && sets[known] != set)
+			known++;
+		if (set && !(set & STAYS) && known == count && count < size)
+			sets[count++] = set;
+	}
+	return count;
 }
 
 /* --- one identity ------------------------------------------------------------------------- */
@@ -350,45 +384,51 @@ static void session_key(void)
 		give_up("session keyring", NULL);
 }
 
-/* `p` -1: with all of them. */
-static void observe(orch_ctx *ctx, const char *who, int p, bool root, int request, int answer)
+/* Without those of `mask`; 0: with all, and with the controls. */
+static void observe(orch_ctx *ctx, const char *who, uint64_t mask, bool root, int request, int answer)
 {
 	struct targets targets = {0};
-	orch_sandbox *sandbox = sandbox_new(ctx, p < 0 ? 0 : protections[p].bit);
+	orch_sandbox *sandbox = sandbox_new(ctx, mask);
 	uid_t uid = orch_sandbox_host_uid(sandbox);
 	char byte;
 
-	if (p >= 0 && protections[p].bit == ORCH_SPEC_WITHOUT_OWN_UID)
+	if (mask & ORCH_SPEC_WITHOUT_OWN_UID)
 		uid = 0;
 	if (!targets_make(&targets, uid))
 		give_up("targets", NULL);
 	place_write(shared->text, sizeof(shared->text));
-	if (p < 0) {
+	if (!mask) {
 		parse("", shared->as_root);
 		try_outside(shared->text, geteuid() == 0 ? uid : (uid_t)-1, NULL, shared->as_user);
 		if (request >= 0 && (write(request, "x", 1) != 1 || read(answer, &byte, 1) != 1))
 			give_up("root's controls", NULL);
 	}
-	try_inside(sandbox, shared->text, p < 0 ? "matrix" : protections[p].name);
-	if (p < 0)
-		judge(who, request >= 0);
+	try_inside(sandbox, shared->text, names_of(mask));
+	if (mask)
+		judge_without(who, mask, root);
 	else
-		judge_without(who, (size_t)p, root);
+		judge(who, request >= 0);
 	orch_sandbox_unref(sandbox);
 	targets_end(&targets);
 }
 
 static void run_identity(const char *who, bool root, int request, int answer)
 {
+	uint64_t sets[64];
+	size_t count = shared_sets(sets, COUNT(sets));
+
 	if (!leaks_make())
 		give_up("leaks", NULL);
 	session_key();
 	orch_ctx *ctx = ctx_new();
 
-	observe(ctx, who, -1, root, request, answer);
-	for (size_t p = 0; leave_out && p < COUNT(protections); p++)
-		if (root || protections[p].bit != ORCH_SPEC_WITHOUT_OWN_UID)
-			observe(ctx, who, (int)p, root, -1, -1);
+	observe(ctx, who, 0, root, request, answer);
+	for (size_t i = 0; leave_out && i < COUNT(protections); i++)
+		if (root || protections[i].bit != ORCH_SPEC_WITHOUT_OWN_UID)
+			observe(ctx, who, protections[i].bit, root, -1, -1);
+	for (size_t i = 0; leave_out && i < count; i++)
+		if (root || !(sets[i] & ORCH_SPEC_WITHOUT_OWN_UID))
+			observe(ctx, who, sets[i], root, -1, -1);
 	orch_ctx_unref(ctx);
 }
 
