@@ -266,7 +266,8 @@ static int enter_filter(const struct confine *confine, struct setup_error *error
 
 int confine_bare_program(const struct confine *confine, struct setup_error *error)
 {
-	if (confine_limits(confine, confine->processes, error) < 0 || change_uid(confine->uid, error) < 0 ||
+	if (confine_limits(confine, confine->processes, error) < 0 || confine_keyring(confine, error) < 0 ||
+	    change_uid(confine->uid, error) < 0 ||
 	    drop_capabilities(confine, error) < 0)
 		return -1;
 	/* It was entered with the helper's rights. */

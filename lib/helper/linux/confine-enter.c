@@ -221,11 +221,12 @@ static int become_init(struct confine *confine, int control_fd, struct host_fds 
 		return -1;
 	if (no_nested_userns(confine, error) < 0 || confine_root_build(confine, error) < 0 ||
 	    confine_drop_capabilities(confine, error) < 0 ||
-	    (confine->header->seccomp == ORCH_PROTECT_REQUIRED && confine_check_seccomp(error) < 0) ||
 	    confine_landlock(confine, error) < 0)
 		goto fail;
 	if (!confine_leaves_out(confine, ORCH_SPEC_WITHOUT_CLOSING))
 		close_others(BUT(control_fd, listener, confine->private_fd, confine->lower_fd));
+	if (confine_inherited(confine, error) < 0)
+		goto fail;
 	*ret_host = (struct host_fds){
 		.listener = listener, .private = confine->private_fd, .lower = confine->lower_fd};
 	return 0;

@@ -66,8 +66,15 @@ void confine_free(struct confine *confine);
 int confine_no_seccomp(int os_errno, struct setup_error *error);
 /* Is it there? Asked before any program is: its own attempt would come too late to refuse the start. */
 int confine_check_seccomp(struct setup_error *error);
-/* Limits, umask and keyring of a program. */
+/* Limits and umask of a program. */
 int confine_limits(const struct confine *confine, uint64_t processes, struct setup_error *error);
+/* A session keyring of this process's own: the user's has keys of everybody. */
+int confine_keyring(const struct confine *confine, struct setup_error *error);
+/*
+ * A keyring, no new privileges and the filter: made once, in init, because the kernel compiles a filter, and tries it for
+ * each system call, when it is loaded: a fifth of a start of a program. Init itself makes no call that is denied.
+ */
+int confine_inherited(const struct confine *confine, struct setup_error *error);
 /* All sets of this process, and what could give some back. Needs CAP_SETPCAP. */
 int confine_drop_capabilities(const struct confine *confine, struct setup_error *error);
 

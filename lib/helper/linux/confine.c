@@ -240,26 +240,7 @@ const char *const *confine_environment(const struct confine *confine)
 	return confine->environment;
 }
 
-/* --- right before exec ---------------------------------------------------------------------- */
-
-/* Without CAP_SYS_RESOURCE a limit can only be lowered: the host's own limit stays where it is
- * less. */
-static int limit(const struct confine *confine, uint64_t protection, int resource, uint64_t value, const char *name, struct setup_error *error)
-{
-	struct rlimit now;
-
-	if (confine_leaves_out(confine, protection))
-		return 0;
-	if (getrlimit(resource, &now) < 0)
-		return confine_fail(error, ORCH_ESYS, errno, "rlimit", "%s can not be read", name);
-	if (now.rlim_max == RLIM_INFINITY || value < now.rlim_max)
-		now.rlim_max = value;
-	now.rlim_cur = now.rlim_max;
-	if (setrlimit(resource, &now) < 0)
-		return confine_fail(error, ORCH_ESYS, errno, "rlimit", "%s can not be set to %llu",
-				    name, (unsigned long long)value);
-	return 0;
-}
+/* --- what programs inherit from init -------------------------------------------------------- */
 
 int confine_no_seccomp(int os_errno, struct setup_error *error)
 {
@@ -293,6 +274,46 @@ int confine_check_seccomp(struct setup_error *error)
 									       : confine_no_seccomp(errno, error);
 }
 
+int confine_keyring(const struct confine *confine, struct setup_error *error)
+{
+	if (confine_leaves_out(confine, ORCH_SPEC_WITHOUT_KEYRING) ||
+	    syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) >= 0 || errno == ENOSYS ||
+	    confine->header->seccomp != ORCH_PROTECT_OFF)
+		return 0;
+	return confine_fail(error, ORCH_ESYS, errno, "keyring", "a session keyring of its own can not be made");
+}
+
+int confine_inherited(const struct confine *confine, struct setup_error *error)
+{
+	if (confine_keyring(confine, error) < 0)
+		return -1;
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "no_new_privs",
+				    "no_new_privs can not be set");
+	return set_filter(confine, error);
+}
+
+/* --- right before exec ---------------------------------------------------------------------- */
+
+/* Without CAP_SYS_RESOURCE a limit can only be lowered: the host's own limit stays where it is
+ * less. */
+static int limit(const struct confine *confine, uint64_t protection, int resource, uint64_t value, const char *name, struct setup_error *error)
+{
+	struct rlimit now;
+
+	if (confine_leaves_out(confine, protection))
+		return 0;
+	if (getrlimit(resource, &now) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "rlimit", "%s can not be read", name);
+	if (now.rlim_max == RLIM_INFINITY || value < now.rlim_max)
+		now.rlim_max = value;
+	now.rlim_cur = now.rlim_max;
+	if (setrlimit(resource, &now) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "rlimit", "%s can not be set to %llu",
+				    name, (unsigned long long)value);
+	return 0;
+}
+
 int confine_limits(const struct confine *confine, uint64_t processes, struct setup_error *error)
 {
 	const struct orch_spec_header *header = confine->header;
@@ -307,11 +328,6 @@ int confine_limits(const struct confine *confine, uint64_t processes, struct set
 		return -1;
 	if (!confine_leaves_out(confine, ORCH_SPEC_WITHOUT_UMASK))
 		umask(022);
-	if (!confine_leaves_out(confine, ORCH_SPEC_WITHOUT_KEYRING) && syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 &&
-	    errno != ENOSYS &&
-	    header->seccomp == ORCH_PROTECT_OFF)
-		return confine_fail(error, ORCH_ESYS, errno, "keyring",
-				    "a session keyring of its own can not be made");
 	return 0;
 }
 
@@ -319,12 +335,7 @@ int confine_program(struct confine *confine, struct setup_error *error)
 {
 	if (confine->bare)
 		return confine_bare_program(confine, error);
-	if (confine_limits(confine, confine->header->max_processes, error) < 0)
-		return -1;
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		return confine_fail(error, ORCH_ESYS, errno, "no_new_privs",
-				    "no_new_privs can not be set");
-	return set_filter(confine, error);
+	return confine_limits(confine, confine->header->max_processes, error);
 }
 
 int confine_probe(const char *name)
