@@ -4,7 +4,9 @@
  * private file system, its one budget, and the reasons of what ran out.
  */
 #include <dirent.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 
@@ -406,6 +408,7 @@ START_TEST(parallel_sandboxes_do_not_see_each_other)
 	char *lower = lower_new();
 	orch_sandbox *sandboxes[2];
 
+	ck_assert_int_eq(chmod(lower, 03755), 0);
 	for (int i = 0; i < 2; i++) {
 		sandboxes[i] = overlay_new(ctx, NULL, lower);
 		OK(orch_sandbox_start_wait(sandboxes[i], 10000, e));
@@ -447,6 +450,51 @@ START_TEST(sides_are_out_of_reach)
 
 	ck_assert_str_eq(outcome.out, "/tmp/marked\n/work/marked\n1\n/dev/shm:\n.\n..\n\n/"
 				      "tmp:\n.\n..\nhome\nmarked\nno link\n");
+	orch_ctx_unref(ctx);
+}
+END_TEST
+
+static void write_map(const char *path, unsigned int id)
+{
+	char map[40];
+
+	snprintf(map, sizeof(map), "%u %u 1\n", id, id);
+	put(path, map);
+}
+
+/* What is mounted from now on is this process's own. */
+static void own_mounts(void)
+{
+	uid_t uid = geteuid();
+	gid_t gid = getegid();
+
+	ck_assert_int_eq(unshare(uid == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS), 0);
+	if (uid != 0) {
+		put("/proc/self/setgroups", "deny");
+		write_map("/proc/self/uid_map", uid);
+		write_map("/proc/self/gid_map", gid);
+	}
+	ck_assert_int_eq(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+}
+
+/* Where nothing of the host's folder may be run, nothing of an overlay over it may. */
+START_TEST(programs_of_the_folder)
+{
+	char *lowers[2] = {new_folder(), new_folder()};
+
+	own_mounts();
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(mount("tmpfs", lowers[i], "tmpfs", i == 0 ? 0 : MS_NOEXEC, "mode=1777"), 0);
+	become(_i);
+	orch_ctx *ctx = ctx_new();
+
+	for (int i = 0; i < 2; i++) {
+		ck_assert(copy_file("/bin/true", in(lowers[i], "there")));
+		orch_sandbox *sandbox = overlay_new(ctx, NULL, lowers[i]);
+
+		run_kept(sandbox, "cp /bin/true here; ./there && ./here", i == 0 ? 0 : 126);
+		orch_sandbox_unref(sandbox);
+	}
 	orch_ctx_unref(ctx);
 }
 END_TEST
@@ -642,6 +690,7 @@ int main(int argc, char **argv)
 	BOTH(refusals);
 	BOTH(parallel_sandboxes_do_not_see_each_other);
 	BOTH(sides_are_out_of_reach);
+	BOTH(programs_of_the_folder);
 	BOTH(nothing_is_left);
 	BOTH(one_budget_and_its_reason);
 	BOTH(time_limit);

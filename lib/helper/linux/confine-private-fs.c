@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -87,7 +88,7 @@ static int make_sides(const struct confine *confine, struct setup_error *error)
 	    mkdirat(confine->private_fd, "lower", 0700) < 0 ||
 	    mkdirat(confine->private_fd, "work", 0700) < 0 ||
 	    mkdirat(confine->private_fd, "upper", 0700) < 0 ||
-	    fchmodat(confine->private_fd, "upper", lower.st_mode & 01777, 0) < 0 ||
+	    fchmodat(confine->private_fd, "upper", lower.st_mode & 07777, 0) < 0 ||
 	    utimensat(confine->private_fd, "upper",
 		      (struct timespec[]){lower.st_atim, lower.st_mtim}, 0) < 0)
 		return confine_fail(error, ORCH_ESYS, errno, "overlay",
@@ -140,17 +141,22 @@ int confine_private_overlay(struct confine *confine, struct confine_tree *tree,
 		"lowerdir", "lower", "upperdir", "upper", "workdir", "work", "userxattr", NULL,
 		"index",    "off",   "metacopy", "off",	  "xino",    "off",  NULL};
 	struct setup_error cause = {0};
+	struct statvfs lower;
+	unsigned int attr = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
 	int mount;
 
 	if (make_sides(confine, error) < 0 || check_attributes(confine, error) < 0)
 		return -1;
+	/* Where the host lets nothing of a folder be run, an overlay is no way around that. */
+	if (fstatvfs(tree->fd, &lower) == 0 && lower.f_flag & ST_NOEXEC)
+		attr |= MOUNT_ATTR_NOEXEC;
 	if (confine_attach(tree->fd, confine_open_inner(confine->private_fd, "lower", O_PATH),
 			   tree->host, error) < 0)
 		return -1;
 	if (fchdir(confine->private_fd) < 0)
 		return confine_fail(error, ORCH_ESYS, errno, "overlay",
 				    "the private file system can not be entered");
-	mount = confine_new_fs("overlay", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, &cause);
+	mount = confine_new_fs("overlay", options, attr, &cause);
 	if (mount < 0)
 		return overlay_failure(tree, &cause, error);
 	return mount;
