@@ -123,7 +123,8 @@ static int make_userns(uid_t uid, gid_t gid, struct setup_error *error)
 				    "the user namespace gives no right to mount: where AppArmor "
 				    "restricts them, set "
 				    "sysctl kernel.apparmor_restrict_unprivileged_userns to 0, or load the "
-				    "profile contrib/apparmor/orch-reaper (build option apparmor)");
+				    "profile of contrib/apparmor (build with -Dapparmor=enabled, then "
+				    "apparmor_parser -r /etc/apparmor.d/orch-reaper)");
 	return 0;
 }
 
