@@ -63,9 +63,13 @@ static json_t *channel_rows(const orch_sandbox_report *report, bool *ret_good)
 			continue;
 		if (probe == ORCH_PROBE_FAILED || control == ORCH_PROBE_FAILED)
 			*ret_good = false;
-		json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "channel", channel, "state",
-						      states[state], "mechanism", mechanism, "probe", probes[probe],
-						      "control", probes[control], "detail", detail));
+		json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "channel", channel, "state", states[state],
+					"mechanism", mechanism, "probe", probes[probe], "control", probes[control],
+					"detail", detail);
+		const char *remedy = orch_sandbox_report_remedy(report, i);
+		if (remedy)
+			json_object_set_new(row, "remedy", json_string(remedy));
+		json_array_append_new(rows, row);
 	}
 	return rows;
 }
@@ -105,7 +109,8 @@ int command_doctor(const struct options *options)
 		if (report)
 			printf("\n%s\n%s\n", orch_sandbox_report_text(report),
 			       good ? "Every probe was refused inside, and the same attempt worked outside."
-				    : "At least one protection does not hold on this host: see the rows above.");
+				    : "At least one protection does not hold on this host: what is missing, and what to do, "
+				      "is below the rows.");
 		else
 			printf("\nno sandbox on this host: %s\n", orch_error_message(error));
 	}
