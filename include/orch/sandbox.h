@@ -77,7 +77,8 @@ ORCH_API orch_sandbox *orch_sandbox_unref(orch_sandbox *sandbox);
 /*
  * Makes a host file or folder visible at `inner_path` (absolute; NULL: the same path). The host path is
  * resolved once, when the sandbox starts; a path that is missing then is a start error. `access`: one or
- * more of ORCH_PATH_*.
+ * more of ORCH_PATH_*. Without ORCH_PATH_READ below a path that has it, the start is ORCH_EUNENFORCEABLE: the right to
+ * read reaches down.
  *
  * ORCH_EINVAL: relative or empty path, "..", /proc, /dev or / as inner path, a folder of the system
  * with ORCH_PATH_OWN; ORCH_EEXIST: inner path is taken; ORCH_ETOOBIG: more than 16384 rules; ORCH_ESTATE.
@@ -87,11 +88,20 @@ ORCH_API int32_t orch_sandbox_add_path(orch_sandbox *sandbox, const char *host_p
 				       const char *inner_path, uint32_t access, orch_error **reterr);
 /*
  * Closes an inner path and everything below it, whatever else allows it: the deeper of two rules wins, and at the same
- * path this one. Inside, a closed folder is empty and can not be entered, a closed file can not be opened. A path
- * that is missing when the sandbox starts stays closed when it is made later: where it lies in a folder that is writable
- * inside, an empty file is put in its place (a folder, if the path ends in a slash), and taken away after the end if nothing
- * else took its place.
+ * path this one. Inside, a closed folder is empty and can not be entered (passed only, where something below it is allowed),
+ * a closed file can not be opened; neither can be moved away. A symbolic link is closed itself, not what it leads to.
  *
+ * A path that is missing when the sandbox starts stays closed when it is made later: where it lies in a folder of the host
+ * that is writable inside, a placeholder is put in its place on the host, an empty file of mode 01400 (a folder of mode
+ * 01700 if the path ends in a slash, and for each folder that is missing on the way), and taken away when the load is dead
+ * if nothing else took its place. Sandboxes over the same folder share it; that of a host that was killed goes with the next
+ * one. In a folder that is read-only inside, the same for the path itself if the folder around it is there and the caller may
+ * write to it; else, and in the root's own folders (/usr), what the host makes later is not closed.
+ *
+ * What is closed is the file or folder that was there at the start: if the host itself removes or replaces it meanwhile (an
+ * editor that saves by renaming), the new one is seen. Deny the folder around such a file.
+ *
+ * At the start ORCH_EUNENFORCEABLE with the path: a folder on the way to it is a symbolic link; no placeholder can be made.
  * ORCH_EINVAL as above; ORCH_ETOOBIG; ORCH_ESTATE. Since 0.1.
  */
 ORCH_API int32_t orch_sandbox_deny_path(orch_sandbox *sandbox, const char *inner_path, orch_error **reterr);

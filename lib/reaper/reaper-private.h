@@ -44,6 +44,12 @@ int orch_scope_private_fd(const orch_scope *scope);
 int orch_scope_lower_fd(const orch_scope *scope);
 void orch_scope_close_private(orch_scope *scope);
 
+/*
+ * `fn` is called once: when everything in the scope is certified to be dead, before the host hears of it, or when the scope
+ * is freed. One at most.
+ */
+void orch_scope_at_end(orch_scope *scope, orch_destroy_fn fn, void *userdata);
+
 /* A TCP connection to 127.0.0.1:port made by the scope's init. The fd belongs to the callback. */
 typedef void (*orch_scope_connect_fn)(void *userdata, int32_t fd, const orch_error *error);
 int32_t orch_scope_connect(orch_scope *scope, uint16_t port, orch_scope_connect_fn fn,

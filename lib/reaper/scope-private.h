@@ -131,6 +131,8 @@ struct orch_scope {
 	struct wire_queue pending; /* until it stands */
 	struct callback *starts, *connects, *stops;
 	struct callback *on_death;
+	orch_destroy_fn at_end;
+	void *at_end_userdata;
 
 	int64_t requested_us, requested_ms;
 	int64_t deadline_us;

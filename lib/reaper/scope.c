@@ -37,8 +37,24 @@ static void free_all(struct callback **list)
 		callback_free(callback);
 }
 
+void orch_scope_at_end(orch_scope *scope, orch_destroy_fn fn, void *userdata)
+{
+	scope->at_end = fn;
+	scope->at_end_userdata = userdata;
+}
+
+static void at_end(struct orch_scope *scope)
+{
+	orch_destroy_fn fn = scope->at_end;
+
+	scope->at_end = NULL;
+	if (fn)
+		fn(scope->at_end_userdata);
+}
+
 static void scope_free(struct orch_scope *scope)
 {
+	at_end(scope);
 	free_all(&scope->starts);
 	free_all(&scope->connects);
 	free_all(&scope->stops);
@@ -317,7 +333,10 @@ void scope_over(struct orch_scope *scope, orch_death *death)
 	scope->stopping = true;
 	scope->certified_us = orch_monotonic_us();
 	scope->unsettled = death;
-	record_over(scope, orch_death_verdict(death));
+	uint32_t verdict = orch_death_verdict(death);
+	record_over(scope, verdict);
+	if (verdict == ORCH_DEATH_DEAD || verdict == ORCH_DEATH_DEAD_UNREAPED)
+		at_end(scope);
 	if (!scope->requested_us) {
 		/* Nobody had asked for this end. */
 		scope->requested_us = orch_monotonic_us();

@@ -21,8 +21,7 @@ int32_t orch_sandbox_check_builder(orch_sandbox *sandbox, orch_error **reterr)
 
 /* --- paths ---------------------------------------------------------------------------------- */
 
-/* Without doubled and trailing slashes; NULL in *ret_path where a part is "." or "..". */
-static int32_t clean_path(const char *path, const char *what, char **ret_path, orch_error **reterr)
+int32_t orch_clean_path(const char *path, const char *what, char **ret_path, orch_error **reterr)
 {
 	if (!path || path[0] != '/')
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "%s \"%s\" is not absolute", what,
@@ -125,9 +124,9 @@ static int32_t add_rule(orch_sandbox *sandbox, uint32_t kind, const char *host_p
 				 "access 0x%x is not one or more of ORCH_PATH_*", access);
 	_cleanup_free_ char *host = NULL, *inner = NULL;
 
-	code = clean_path(host_path, "host path", &host, reterr);
+	code = orch_clean_path(host_path, "host path", &host, reterr);
 	if (code == 0)
-		code = clean_path(inner_path ? inner_path : host_path, "inner path", &inner,
+		code = orch_clean_path(inner_path ? inner_path : host_path, "inner path", &inner,
 				  reterr);
 	if (code == 0)
 		code = check_inner(inner, reterr);
@@ -151,7 +150,7 @@ int32_t orch_sandbox_deny_path(orch_sandbox *sandbox, const char *inner_path, or
 	_cleanup_free_ char *host = NULL, *inner = NULL;
 
 	if (code == 0)
-		code = clean_path(inner_path, "inner path", &inner, reterr);
+		code = orch_clean_path(inner_path, "inner path", &inner, reterr);
 	if (code == 0)
 		code = check_inner(inner, reterr);
 	if (code < 0)

@@ -150,7 +150,18 @@ int32_t orch_rules_resolve(const orch_sandbox *sandbox, struct sandbox_rules *re
 /* changes.c of the system: whether a workspace can be an overlay. 0, or ORCH_ENOTSUP. */
 int32_t orch_sandbox_check_overlay(orch_error **reterr);
 
+/*
+ * placeholder.c of the system: on the host, for denied paths that are missing. Removed when the load is dead; orch_destroy_fn,
+ * takes NULL. ORCH_EUNENFORCEABLE names the path for which none can be made.
+ */
+struct sandbox_placeholders;
+int32_t orch_placeholders_make(const orch_sandbox *sandbox, struct sandbox_placeholders **ret_placeholders,
+			       orch_error **reterr);
+void orch_placeholders_remove(void *placeholders);
+
 /* policy.c */
+/* Without doubled and trailing slashes. ORCH_EINVAL where it is relative or a part is "." or ".."; `what` begins the message. */
+int32_t orch_clean_path(const char *path, const char *what, char **ret_path, orch_error **reterr);
 void orch_sandbox_policy_free(orch_sandbox *sandbox);
 int32_t orch_sandbox_policy_init(orch_sandbox *sandbox, orch_error **reterr);
 /* What the builder calls made of `from`, for `to`, which is new. */

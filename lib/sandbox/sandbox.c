@@ -265,6 +265,7 @@ static int32_t make_scope(orch_sandbox *sandbox, orch_error **reterr)
 {
 	struct orch_scope_opts opts;
 	_cleanup_close_ int spec = -1;
+	struct sandbox_placeholders *placeholders = NULL;
 	int32_t code = check_rung(sandbox, reterr);
 
 	if (code == 0)
@@ -297,11 +298,15 @@ static int32_t make_scope(orch_sandbox *sandbox, orch_error **reterr)
 		.without_namespaces = sandbox->levels[PROTECT_NAMESPACES] != ORCH_PROTECT_REQUIRED,
 	};
 
-	code = orch_scope_new_confined(sandbox->ctx, &opts, &confinement, &sandbox->scope, reterr);
+	code = orch_placeholders_make(sandbox, &placeholders, reterr);
+	if (code == 0)
+		code = orch_scope_new_confined(sandbox->ctx, &opts, &confinement, &sandbox->scope, reterr);
 	if (code < 0) {
+		orch_placeholders_remove(placeholders);
 		free(link);
 		return code;
 	}
+	orch_scope_at_end(sandbox->scope, orch_placeholders_remove, placeholders);
 	sandbox->link = link;
 	code = orch_scope_on_start(sandbox->scope, on_scope_start, link, orch_sandbox_link_release,
 				   reterr);

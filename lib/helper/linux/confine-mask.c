@@ -6,7 +6,9 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -62,13 +64,32 @@ static bool may_stay_missing(const struct confine *confine, const struct confine
 			   : !tree->passed && !confine_is_below(tree->inner, "/tmp");
 }
 
+/*
+ * The load has the same uid and can not look into the folder around it either: that folder is covered, so that it stays so
+ * if its mode changes.
+ */
+static int open_unreadable(int root, const char *path)
+{
+	char part[PATH_MAX];
+	int fd = -1;
+
+	snprintf(part, sizeof(part), "%s", path);
+	for (char *slash; fd < 0 && (slash = strrchr(part, '/'));) {
+		*slash = '\0';
+		fd = confine_open_inner(root, part, O_PATH | O_NOFOLLOW);
+	}
+	return fd;
+}
+
 /* What is to be covered; *ret_missing: nothing needs to be. */
 static int open_denied(const struct confine *confine, const struct confine_tree *tree, bool *ret_missing,
 		       struct setup_error *error)
 {
-	int fd = confine_open_inner(confine->root_fd, tree->inner + 1, O_PATH | O_NOFOLLOW);
+	int root = confine->root_fd, fd = confine_open_inner(root, tree->inner + 1, O_PATH | O_NOFOLLOW);
 
 	*ret_missing = false;
+	if (fd < 0 && errno == EACCES && !tree->passed)
+		fd = open_unreadable(root, tree->inner + 1);
 	if (fd >= 0)
 		return fd;
 	if (errno == ELOOP)
@@ -81,8 +102,10 @@ static int open_denied(const struct confine *confine, const struct confine_tree 
 	}
 	if (errno != ENOENT)
 		return confine_fail(error, ORCH_ESYS, errno, "deny", "%s, which is denied, can not be opened", tree->inner);
-	return confine_make_target(confine->root_fd, tree->inner + 1,
-				   tree->passed || tree->kind == ORCH_SPEC_DENY_FOLDER, error);
+	fd = confine_make_target(root, tree->inner + 1, tree->passed || tree->kind == ORCH_SPEC_DENY_FOLDER, error);
+	/* It lies in what is covered already, or on a file system that nobody writes to. */
+	*ret_missing = fd < 0 && error->os_errno == EROFS && !tree->passed;
+	return fd;
 }
 
 /* A detached, read-only clone of the shared mask of that kind; one of its own, still writable, for a folder that is passed. */
