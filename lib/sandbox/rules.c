@@ -229,6 +229,14 @@ static int32_t check_reading(const orch_sandbox *sandbox, const struct sandbox_p
 			 rule->inner, reader);
 }
 
+/* The one after it that is for another path; the list ends in NULL. */
+static const struct sandbox_path *next_path(const struct sandbox_path *const *rule)
+{
+	const struct sandbox_path *const *next = rule + 1;
+
+	return *next && strcmp((*next)->inner, (*rule)->inner) == 0 ? next[1] : *next;
+}
+
 int32_t orch_rules_resolve(const orch_sandbox *sandbox, struct sandbox_rules *ret_rules, orch_error **reterr)
 {
 	size_t count = 0;
@@ -250,7 +258,7 @@ int32_t orch_rules_resolve(const orch_sandbox *sandbox, struct sandbox_rules *re
 		before = rule;
 		if (!orch_rule_denies(rule))
 			code = check_reading(sandbox, rule, reterr);
-		else if (is_idle_denial(sandbox, rule, rules[i + 1]))
+		else if (is_idle_denial(sandbox, rule, next_path(&rules[i])))
 			continue;
 		rules[count++] = rule;
 	}

@@ -64,15 +64,27 @@ static char *through_link(const orch_sandbox *sandbox, const char *path)
 	return orch_strdup_printf("%s%s%s", target[0] == '/' ? "" : "/", target, path + length);
 }
 
+/* The `index`th rule, if it gives something: no denial, and none at the same path. */
+static const struct sandbox_path *allowing(const orch_sandbox *sandbox, size_t index)
+{
+	const struct sandbox_path *rule = &sandbox->paths[index];
+
+	return orch_rule_denies(rule) || orch_rule_denies(orch_rule_at(sandbox, rule->inner, strlen(rule->inner))) ? NULL
+														    : rule;
+}
+
 /* Folders that are there because something below them is, and what may be listed of them. */
 static bool is_on_the_way(const orch_sandbox *sandbox, const char *path)
 {
 	size_t count = 0;
 	const struct preset_path *preset = orch_preset(&count);
 
-	for (size_t i = 0; i < sandbox->path_count; i++)
-		if (!orch_rule_denies(&sandbox->paths[i]) && orch_path_is_below(sandbox->paths[i].inner, path))
+	for (size_t i = 0; i < sandbox->path_count; i++) {
+		const struct sandbox_path *rule = allowing(sandbox, i);
+
+		if (rule && orch_path_is_below(rule->inner, path))
 			return true;
+	}
 	for (size_t i = 0; i < count; i++)
 		if ((!(preset[i].flags & PRESET_TOOLS) || sandbox->opts.root == ORCH_ROOT_TOOLS) &&
 		    orch_path_is_below(preset[i].path, path))
@@ -83,9 +95,12 @@ static bool is_on_the_way(const orch_sandbox *sandbox, const char *path)
 /* Listing "/" is a right that reaches down: it is given where everything may be read anyway. */
 static bool all_is_readable(const orch_sandbox *sandbox)
 {
-	for (size_t i = 0; i < sandbox->path_count; i++)
-		if (!orch_rule_denies(&sandbox->paths[i]) && !(orch_rule_access(&sandbox->paths[i]) & ORCH_PATH_READ))
+	for (size_t i = 0; i < sandbox->path_count; i++) {
+		const struct sandbox_path *rule = allowing(sandbox, i);
+
+		if (rule && !(orch_rule_access(rule) & ORCH_PATH_READ))
 			return false;
+	}
 	return true;
 }
 
