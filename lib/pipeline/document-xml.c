@@ -12,10 +12,9 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "../core/schema.h"
 #include "document-private.h"
 
-/* The tables of libxml2's RELAX NG datatypes are global and filled at first use. */
-static pthread_mutex_t schema_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t parser_once = PTHREAD_ONCE_INIT;
 
 struct loader {
@@ -315,7 +314,7 @@ static int32_t validate(struct loader *loader, const char *path, xmlDoc *documen
 	int32_t code = read_schema(path, &bytes, reterr);
 	if (code < 0)
 		return code;
-	pthread_mutex_lock(&schema_lock);
+	pthread_mutex_lock(&orch_schema_lock);
 	schema_document = xmlReadMemory(bytes.data, (int)bytes.length, NULL, NULL,
 					XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING);
 	parser = schema_document ? xmlRelaxNGNewDocParserCtxt(schema_document) : NULL;
@@ -347,7 +346,7 @@ out:
 		xmlRelaxNGFreeParserCtxt(parser);
 	if (schema_document)
 		xmlFreeDoc(schema_document);
-	pthread_mutex_unlock(&schema_lock);
+	pthread_mutex_unlock(&orch_schema_lock);
 	return code;
 }
 

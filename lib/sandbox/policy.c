@@ -72,7 +72,7 @@ static int32_t check_inner(const char *inner, orch_error **reterr)
 	return 0;
 }
 
-static int32_t check_free(const orch_sandbox *sandbox, const char *inner, orch_error **reterr)
+int32_t orch_sandbox_check_free(const orch_sandbox *sandbox, const char *inner, orch_error **reterr)
 {
 	static const char *const always[] = {"/tmp", NULL};
 	static const char *const tools[] = {"/usr",
@@ -131,7 +131,7 @@ static int32_t add_rule(orch_sandbox *sandbox, uint32_t kind, const char *host_p
 	if (code == 0)
 		code = check_inner(inner, reterr);
 	if (code == 0)
-		code = check_free(sandbox, inner, reterr);
+		code = orch_sandbox_check_free(sandbox, inner, reterr);
 	if (code == 0 && access & ORCH_PATH_OWN)
 		code = check_own(host, reterr);
 	if (code < 0)

@@ -168,6 +168,8 @@ int32_t orch_sandbox_policy_init(orch_sandbox *sandbox, orch_error **reterr);
 int32_t orch_sandbox_copy_policy(orch_sandbox *to, const orch_sandbox *from, orch_error **reterr);
 /* Without namespaces there is no private /tmp: HOME and TMPDIR, where they are the defaults, become the workspace. */
 int32_t orch_sandbox_move_home(orch_sandbox *sandbox, orch_error **reterr);
+/* ORCH_EEXIST: the root has something of its own at that inner path. */
+int32_t orch_sandbox_check_free(const orch_sandbox *sandbox, const char *inner, orch_error **reterr);
 int32_t orch_sandbox_check_builder(orch_sandbox *sandbox, orch_error **reterr);
 /* "NAME=value" strings of the sandbox with `envp` (may be NULL) over them; NULL-terminated. Caller
  * frees the array only. */
