@@ -270,7 +270,14 @@ static bool own_queue(void)
 	char name[128];
 
 	snprintf(name, sizeof(name), "/own-%s", place_name());
-	return mq_open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600, NULL) >= 0 && mq_unlink(name) == 0;
+	bool opened = mq_open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600, NULL) >= 0;
+	int err = errno;
+
+	/* Landlock refuses the opening of what has been made by then. */
+	bool unlinked = mq_unlink(name) == 0;
+
+	errno = opened ? errno : err;
+	return opened && unlinked;
 }
 
 static bool own_limit(void)
