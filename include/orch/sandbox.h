@@ -36,7 +36,7 @@ struct orch_sandbox_opts {
 	const char *label;       /* copied; NULL: the scope's random name */
 	uint32_t root;           /* 0: ORCH_ROOT_TOOLS */
 	uint32_t net;            /* 0: ORCH_NET_NONE */
-	uint32_t least_rung;     /* 0: ORCH_RUNG_PIDNS */
+	uint32_t least_rung;     /* 0: ORCH_RUNG_PIDNS; where the protection "namespaces" is not required, any */
 	uint32_t setup_timeout_ms; /* 0: 10000 */
 	uint32_t max_processes;  /* RLIMIT_NPROC inside the user namespace; 0: 512 */
 	uint32_t max_open_files; /* 0: 1024 */
@@ -139,7 +139,8 @@ ORCH_API int32_t orch_sandbox_read_policy(orch_sandbox *sandbox, const void *xml
 ORCH_API int32_t orch_sandbox_load_policy(orch_sandbox *sandbox, const char *path, orch_error **reterr);
 /*
  * Adds to the environment of every program. It starts with PATH, HOME=/tmp/home, LANG=C.UTF-8, TMPDIR=/tmp
- * and nothing of the host's. NULL as value removes. ORCH_EINVAL: name empty or with '='. Since 0.1.
+ * and nothing of the host's; without namespaces HOME and TMPDIR are the workspace. NULL as value
+ * removes. ORCH_EINVAL: name empty or with '='. Since 0.1.
  */
 ORCH_API int32_t orch_sandbox_set_env(orch_sandbox *sandbox, const char *name, const char *value,
 				      orch_error **reterr);
@@ -155,7 +156,9 @@ ORCH_API int32_t orch_sandbox_set_env(orch_sandbox *sandbox, const char *name, c
  * Without namespaces (off, or degradable and the host gives none) Landlock and seccomp are required whatever their
  * level is: programs see the host's root and reach of it what the rules allow, inner paths have to be those of the
  * host, there is no network, no private file system and nothing that hides other processes' names; the report says so. A
- * scope's rung may then be any (least_rung: 0 is ORCH_RUNG_SUBREAPER).
+ * scope's rung may then be any (least_rung: 0 is ORCH_RUNG_SUBREAPER). Programs of the sandbox can not signal each other, but
+ * what descends from them; on a Landlock before ABI 6 (Linux 6.12) an ordinary user's can signal nothing but their own
+ * process group. As root, others have to be allowed to pass the folders above each path.
  *
  * ORCH_ENOENT: no such protection. Since 0.1.
  */
@@ -168,7 +171,8 @@ typedef void (*orch_sandbox_start_fn)(void *userdata, orch_sandbox *sandbox, con
  * Sets up namespaces, mounts and the listener. The callback comes once; `error` is NULL on success and
  * borrowed. Errors of set-up: ORCH_EUNENFORCEABLE (what, why, remedy), ORCH_ESYS with step, ORCH_ENOENT
  * for a missing host path, ORCH_EDENIED: a file of an ORCH_PATH_OWN tree has hard links and is not readable
- * for everybody, so that it can not be handed over; ORCH_ETOOBIG: such a tree is deeper than 256 folders;
+ * for everybody, so that it can not be handed over, or (as root, without namespaces) the sandbox's uid can not reach a
+ * path; ORCH_ETOOBIG: such a tree is deeper than 256 folders;
  * ORCH_ETIMEDOUT, ORCH_EHELPER. Since 0.1.
  */
 ORCH_API int32_t orch_sandbox_start(orch_sandbox *sandbox, orch_sandbox_start_fn fn, void *userdata,
@@ -208,8 +212,8 @@ ORCH_API int32_t orch_sandbox_listener_fd(orch_sandbox *sandbox);
 typedef void (*orch_sandbox_connect_fn)(void *userdata, int32_t fd, const orch_error *error);
 /*
  * Connects to 127.0.0.1:port **inside** the sandbox's network namespace. The socket is non-blocking and
- * close-on-exec. ORCH_ESTATE: not started or over. In the callback: ORCH_ESYS with ECONNREFUSED when
- * nobody listens. Since 0.1.
+ * close-on-exec. ORCH_ESTATE: not started or over; ORCH_ENOTSUP: it has no namespaces. In the callback: ORCH_ESYS
+ * with ECONNREFUSED when nobody listens. Since 0.1.
  */
 ORCH_API int32_t orch_sandbox_connect(orch_sandbox *sandbox, uint16_t port, orch_sandbox_connect_fn fn,
 				      void *userdata, orch_destroy_fn destroy, orch_error **reterr);
