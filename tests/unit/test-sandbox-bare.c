@@ -441,7 +441,7 @@ START_TEST(a_build_works)
 	works_inside(bare_new(ctx, abi, work, NULL),
 		     "test $HOME = $PWD -a $TMPDIR = $PWD && t=$(mktemp) && rm $t && mkdir a && "
 		     "printf 'int main(void) { return 7; }\n' > a/x.c && cc a/x.c -o a/x && mv a/x x; ./x; test $? = 7 && "
-		     "echo one | cat | grep one > /dev/null && ! ls / /tmp /etc 2> /dev/null && rm -r a x");
+		     "echo one | cat | grep one > /dev/null && bash -c 'cat <(echo two)' > /dev/null && ! ls / /tmp /etc 2> /dev/null && rm -r a x");
 	/* A given value stays. */
 	orch_sandbox *sandbox = bare_new(ctx, abi, work, NULL);
 
