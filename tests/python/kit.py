@@ -48,6 +48,26 @@ class Case(unittest.TestCase):
         return caught.exception
 
 
+class SandboxCase(Case):
+    """A context for sandboxes."""
+
+    def setUp(self):
+        super().setUp()
+        self.context = orch.Context()
+
+    def tearDown(self):
+        self.context.close()
+        del self.context
+        super().tearDown()
+
+    def run_in(self, script, prepare=None, **options):
+        """The result of a shell script in a sandbox of its own, which `prepare` may change before."""
+        with orch.Sandbox(self.context, **options) as sandbox:
+            if prepare:
+                prepare(sandbox)
+            return sandbox.run_wait(["/bin/sh", "-c", script], timeout_ms=20000)
+
+
 def until(condition, seconds=10.0):
     """Whether it becomes true; for what no event announces."""
     end = time.monotonic() + seconds

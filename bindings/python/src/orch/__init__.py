@@ -13,9 +13,9 @@ Times are in ms where the name says so, sizes in MiB or bytes, money in milliont
 """
 from . import _table
 from ._completion import Completion, Stream
-from ._enums import (Access, ActionState, Api, Begin, Channel, Credential, Decision, ExecutorKind, JobEnd, JobEvent,
-                     Limit, LimitState, LogLevel, Net, Operation, Outcome, Overlay, PermitState, Policy, Probe,
-                     ProcEvent, Protect, Reason, RecordType, Recover, Role, Root, RunState, Rung, StreamEnd,
+from ._enums import (Access, ActionState, Api, Begin, ChangeKind, Channel, Credential, Decision, ExecutorKind, JobEnd,
+                     JobEvent, Limit, LimitState, LogLevel, Net, Operation, Outcome, Overlay, PermitState, Policy,
+                     Probe, ProcEvent, Protect, Reason, RecordType, Recover, Role, Root, RunState, Rung, StreamEnd,
                      StreamKind, TimerState, Verdict)
 from ._errors import (Canceled, ClosedError, Code, Deadlock, Error, Forked, Locked, NeedsHuman, TimedOut, Unenforceable)
 from ._handle import Handle
@@ -24,33 +24,36 @@ from ._library import LibraryError, use_library
 from ._library import path as library_path
 from .action import Action, Begun, Decided
 from .broker import Broker, OperationEvent, Principal, Revoked, Spent
+from .changes import Change, Changes
 from .context import Context
 from .death import Death, HostWork, InitProcess, Survivor
 from .executor import Executor, Job, JobLine, JobResult
 from .journal import ONLY_NEW, Journal, Pruned
 from .permit import Permit
 from .pipeline import Event, Pipeline
+from .pool import SandboxPool
 from .reaper import recover_scopes
 from .record import Record, Watch
 from .recovery import ProbeReply, Recovery, RecoveryRow
 from .report import ReportRow, SandboxReport
 from .restoration import Restoration
-from .sandbox import Sandbox, SandboxResult
+from .sandbox import Answer, Sandbox, SandboxResult
 from .scope import Proc, Scope, Settlement
 from .stream import ProgramStream
 from .timer import NextTimer, Timer, TimerWatch
 
 __all__ = [
-    "Access", "Action", "ActionState", "Api", "BROKER_PORT", "Begin", "Begun", "Broker", "Canceled", "Channel",
-    "ClosedError", "Code", "Completion", "Context", "Credential", "Deadlock", "Death", "Decided", "Decision", "Error",
-    "Event", "Executor", "ExecutorKind", "Forked", "Handle", "HostWork", "InitProcess", "Job", "JobEnd", "JobEvent",
-    "JobLine", "JobResult", "Journal", "LibraryError", "Limit", "LimitState", "Locked", "LogLevel", "NeedsHuman", "Net",
-    "NextTimer", "ONLY_NEW", "Operation", "OperationEvent", "Outcome", "Overlay", "Permit", "PermitState", "Pipeline",
-    "Policy", "Principal", "Probe", "ProbeReply", "Proc", "ProcEvent", "ProgramStream", "Protect", "Pruned", "Reason",
-    "Record", "RecordType", "Recover", "Recovery", "RecoveryRow", "ReportRow", "Restoration", "Revoked", "Role",
-    "Root", "RunState", "Rung", "Sandbox", "SandboxReport", "SandboxResult", "Scope", "Settlement", "Spent", "Stream",
-    "StreamEnd", "StreamKind", "Survivor", "TimedOut", "Timer", "TimerState", "TimerWatch", "Unenforceable",
-    "Verdict", "Watch", "library_path", "recover_scopes", "use_library", "version", "__version__",
+    "Access", "Action", "ActionState", "Answer", "Api", "BROKER_PORT", "Begin", "Begun", "Broker", "Canceled",
+    "Change", "ChangeKind", "Changes", "Channel", "ClosedError", "Code", "Completion", "Context", "Credential",
+    "Deadlock", "Death", "Decided", "Decision", "Error", "Event", "Executor", "ExecutorKind", "Forked", "Handle",
+    "HostWork", "InitProcess", "Job", "JobEnd", "JobEvent", "JobLine", "JobResult", "Journal", "LibraryError", "Limit",
+    "LimitState", "Locked", "LogLevel", "NeedsHuman", "Net", "NextTimer", "ONLY_NEW", "Operation", "OperationEvent",
+    "Outcome", "Overlay", "Permit", "PermitState", "Pipeline", "Policy", "Principal", "Probe", "ProbeReply", "Proc",
+    "ProcEvent", "ProgramStream", "Protect", "Pruned", "Reason", "Record", "RecordType", "Recover", "Recovery",
+    "RecoveryRow", "ReportRow", "Restoration", "Revoked", "Role", "Root", "RunState", "Rung", "Sandbox", "SandboxPool",
+    "SandboxReport", "SandboxResult", "Scope", "Settlement", "Spent", "Stream", "StreamEnd", "StreamKind", "Survivor",
+    "TimedOut", "Timer", "TimerState", "TimerWatch", "Unenforceable", "Verdict", "Watch", "library_path",
+    "recover_scopes", "use_library", "version", "__version__",
 ]
 
 #: The inner port of a Net.BROKER listener.

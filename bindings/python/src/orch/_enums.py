@@ -67,7 +67,8 @@ class LimitState(Choice):
 
 class Reason(Choice):
     """Why a program ended. NONE: it has not. MEMORY, TIME: its scope's limit; STOPPED: its scope was being stopped;
-    SETUP: it could not be started; LOST: how it ended is not known."""
+    SETUP: it could not be started; LOST: how it ended is not known; DISK: without success, and its sandbox's private
+    file system was full."""
     NONE = 0
     EXITED = c.ORCH_REASON_EXITED
     SIGNALED = c.ORCH_REASON_SIGNALED
@@ -76,6 +77,7 @@ class Reason(Choice):
     STOPPED = c.ORCH_REASON_STOPPED
     SETUP = c.ORCH_REASON_SETUP
     LOST = c.ORCH_REASON_LOST
+    DISK = c.ORCH_REASON_DISK
 
 
 class ProcEvent(Choice):
@@ -140,6 +142,13 @@ class Channel(Choice):
     ENFORCED = c.ORCH_CHANNEL_ENFORCED
     PARTIAL = c.ORCH_CHANNEL_PARTIAL
     ABSENT = c.ORCH_CHANNEL_ABSENT
+
+
+class ChangeKind(Choice):
+    """What became of a path of an overlay. MODIFIED: content, mode, type or link target; of a folder its mode."""
+    ADDED = c.ORCH_CHANGE_ADDED
+    MODIFIED = c.ORCH_CHANGE_MODIFIED
+    DELETED = c.ORCH_CHANGE_DELETED
 
 
 class Probe(Choice):

@@ -126,6 +126,9 @@ ORCH_PATH_OWN = 8
 ORCH_PROTECT_REQUIRED = 1
 ORCH_PROTECT_DEGRADABLE = 2
 ORCH_PROTECT_OFF = 3
+ORCH_CHANGE_ADDED = 1
+ORCH_CHANGE_MODIFIED = 2
+ORCH_CHANGE_DELETED = 3
 ORCH_CHANNEL_ENFORCED = 1
 ORCH_CHANNEL_PARTIAL = 2
 ORCH_CHANNEL_ABSENT = 3
@@ -157,6 +160,7 @@ ORCH_REASON_TIME = 4
 ORCH_REASON_STOPPED = 5
 ORCH_REASON_SETUP = 6
 ORCH_REASON_LOST = 7
+ORCH_REASON_DISK = 8
 ORCH_DEATH_DEAD = 1
 ORCH_DEATH_DEAD_UNREAPED = 2
 ORCH_DEATH_SURVIVORS = 3
@@ -460,6 +464,9 @@ class orch_sandbox_opts(Structure):
         ("max_file_mib", c_uint64),
         ("tmp_mib", c_uint64),
         ("max_memory_mib", c_uint64),
+        ("max_cpu_percent", c_uint32),
+        ("reserved", c_uint32),
+        ("time_limit_ms", c_int64),
     ]
 
 
@@ -821,11 +828,20 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "orch_sandbox_ref": (c_void_p, [c_void_p]),
     "orch_sandbox_unref": (c_void_p, [c_void_p]),
     "orch_sandbox_add_path": (c_int32, [c_void_p, c_char_p, c_char_p, c_uint32, POINTER(c_void_p)]),
+    "orch_sandbox_deny_path": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p)]),
     "orch_sandbox_set_workspace": (c_int32, [c_void_p, c_char_p, c_char_p, POINTER(c_void_p)]),
+    "orch_sandbox_set_overlay": (c_int32, [c_void_p, c_char_p, c_char_p, POINTER(c_void_p)]),
+    "orch_sandbox_read_policy": (c_int32, [c_void_p, c_void_p, c_size_t, c_char_p, POINTER(c_void_p)]),
+    "orch_sandbox_load_policy": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p)]),
     "orch_sandbox_set_env": (c_int32, [c_void_p, c_char_p, c_char_p, POINTER(c_void_p)]),
     "orch_sandbox_set_protection": (c_int32, [c_void_p, c_char_p, c_uint32, POINTER(c_void_p)]),
     "orch_sandbox_start": (c_int32, [c_void_p, orch_sandbox_start_fn, c_void_p, orch_destroy_fn, POINTER(c_void_p)]),
     "orch_sandbox_start_wait": (c_int32, [c_void_p, c_int64, POINTER(c_void_p)]),
+    "orch_sandbox_why": (c_int32, [c_void_p, c_char_p, c_uint32, POINTER(c_void_p), POINTER(c_void_p)]),
+    "orch_sandbox_answer_unref": (c_void_p, [c_void_p]),
+    "orch_sandbox_answer_denied": (c_uint32, [c_void_p]),
+    "orch_sandbox_answer_rule": (c_char_p, [c_void_p]),
+    "orch_sandbox_answer_text": (c_char_p, [c_void_p]),
     "orch_sandbox_scope": (c_void_p, [c_void_p]),
     "orch_sandbox_host_uid": (c_uint32, [c_void_p]),
     "orch_sandbox_listener_fd": (c_int32, [c_void_p]),
@@ -839,13 +855,28 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "orch_sandbox_result_status": (c_int32, [c_void_p]),
     "orch_sandbox_result_output": (c_void_p, [c_void_p, c_int32, POINTER(c_size_t)]),
     "orch_sandbox_result_truncated": (c_int32, [c_void_p, c_int32]),
+    "orch_sandbox_result_reason": (c_uint32, [c_void_p]),
     "orch_sandbox_result_death": (c_void_p, [c_void_p]),
+    "orch_sandbox_changes": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
+    "orch_changes_unref": (c_void_p, [c_void_p]),
+    "orch_changes_count": (c_uint32, [c_void_p]),
+    "orch_changes_row": (c_int32, [c_void_p, c_uint32, POINTER(c_char_p), POINTER(c_uint32), POINTER(c_uint32),
+                         POINTER(c_uint64)]),
+    "orch_changes_text": (c_char_p, [c_void_p]),
+    "orch_changes_export": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p)]),
+    "orch_sandbox_pool_new": (c_int32, [c_void_p, c_uint32, POINTER(c_void_p), POINTER(c_void_p)]),
+    "orch_sandbox_pool_ref": (c_void_p, [c_void_p]),
+    "orch_sandbox_pool_unref": (c_void_p, [c_void_p]),
+    "orch_sandbox_pool_take": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
+    "orch_sandbox_pool_take_wait": (c_int32, [c_void_p, c_int64, POINTER(c_void_p), POINTER(c_void_p)]),
+    "orch_sandbox_pool_ready": (c_uint32, [c_void_p]),
     "orch_sandbox_report_run": (c_int32, [c_void_p, POINTER(orch_sandbox_opts), c_int64, POINTER(c_void_p),
                                 POINTER(c_void_p)]),
     "orch_sandbox_report_unref": (c_void_p, [c_void_p]),
     "orch_sandbox_report_count": (c_uint32, [c_void_p]),
     "orch_sandbox_report_row": (c_int32, [c_void_p, c_uint32, POINTER(c_char_p), POINTER(c_uint32),
                                 POINTER(c_char_p), POINTER(c_uint32), POINTER(c_uint32), POINTER(c_char_p)]),
+    "orch_sandbox_report_remedy": (c_char_p, [c_void_p, c_uint32]),
     "orch_sandbox_report_text": (c_char_p, [c_void_p]),
     "orch_executor_opts_init": (None, [POINTER(orch_executor_opts), c_uint32]),
     "orch_executor_new": (c_int32, [c_void_p, POINTER(orch_executor_opts), POINTER(c_void_p), POINTER(c_void_p)]),

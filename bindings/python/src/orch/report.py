@@ -21,6 +21,7 @@ class ReportRow:
     probe      PASSED: the attempt from inside was denied
     control    PASSED: the same attempt worked outside
     detail     for people
+    remedy     of one that is not ENFORCED: what is missing here, and what to do about it; else None
     """
     channel: str
     state: Channel
@@ -28,6 +29,7 @@ class ReportRow:
     probe: Probe
     control: Probe
     detail: str
+    remedy: Optional[str]
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,12 @@ class SandboxReport:
 def _row(pointer: ctypes.c_void_p, index: int) -> ReportRow:
     channel, mechanism, detail = ctypes.c_char_p(), ctypes.c_char_p(), ctypes.c_char_p()
     state, probe, control = ctypes.c_uint32(), ctypes.c_uint32(), ctypes.c_uint32()
+    remedy = lib.orch_sandbox_report_remedy(pointer, index)
     checked(lib.orch_sandbox_report_row(pointer, index, ctypes.byref(channel), ctypes.byref(state),
                                         ctypes.byref(mechanism), ctypes.byref(probe), ctypes.byref(control),
                                         ctypes.byref(detail)), "SandboxReport.rows")
     return ReportRow(text(channel.value), choice(Channel, state.value), text(mechanism.value),
-                     choice(Probe, probe.value), choice(Probe, control.value), text(detail.value))
+                     choice(Probe, probe.value), choice(Probe, control.value), text(detail.value), text(remedy) or None)
 
 
 def _read(kind: type, pointer: ctypes.c_void_p) -> SandboxReport:

@@ -10,10 +10,11 @@ from typing import IO, Any, Iterable, List, Mapping, Optional, Union
 
 from . import _callbacks, _handle, _table, death
 from ._completion import Completion
-from ._enums import Access, Net, Protect, Root, Rung
+from ._enums import Access, Net, Protect, Reason, Root, Rung, choice
 from ._errors import Code, TimedOut, error_of, make_error
 from ._native import (Path, Text, address, buffer, call, checked, encode, encode_path, length, lib, optional_path,
-                      options, payload, strings)
+                      options, payload, strings, text)
+from .changes import Changes
 from .context import Context
 from .death import Death
 from .scope import File, Proc, ProcFunction, Scope, spawn
@@ -30,6 +31,7 @@ class SandboxResult:
     stdout, stderr    the bytes kept
     stdout_truncated, stderr_truncated   whether bytes over the limit were dropped
     death             the certificate
+    reason            why the program ended: Reason.DISK, TIME, MEMORY, ...
     """
     status: int
     stdout: bytes
@@ -37,6 +39,7 @@ class SandboxResult:
     stdout_truncated: bool
     stderr_truncated: bool
     death: Death
+    reason: Reason
 
     @property
     def timed_out(self) -> bool:
@@ -55,18 +58,37 @@ def _read_result(pointer: ctypes.c_void_p) -> SandboxResult:
         status=lib.orch_sandbox_result_status(pointer), stdout=output(1), stderr=output(2),
         stdout_truncated=lib.orch_sandbox_result_truncated(pointer, 1) == 1,
         stderr_truncated=lib.orch_sandbox_result_truncated(pointer, 2) == 1,
-        death=death.read(lib.orch_sandbox_result_death(pointer)))
+        death=death.read(lib.orch_sandbox_result_death(pointer)),
+        reason=choice(Reason, lib.orch_sandbox_result_reason(pointer)))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What Sandbox.why() answers.
+
+    denied  what of the access asked for is denied; Access(0): nothing
+    rule    the one that decided, as it was given ("deny /work/.git", with NAME:LINE of a policy), or "": none does
+    text    a sentence for people
+    """
+    denied: Access
+    rule: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def sandbox_options(*, label: Optional[Text] = None, root: Optional[Root] = None, net: Optional[Net] = None,
                     least_rung: Optional[Rung] = None, setup_timeout_ms: Optional[int] = None,
                     max_processes: Optional[int] = None, max_open_files: Optional[int] = None,
                     max_file_mib: Optional[int] = None, tmp_mib: Optional[int] = None,
-                    max_memory_mib: Optional[int] = None) -> Any:
+                    max_memory_mib: Optional[int] = None, max_cpu_percent: Optional[int] = None,
+                    time_limit_ms: Optional[int] = None) -> Any:
     """The C structure, for Sandbox and SandboxReport."""
     return options(_table.orch_sandbox_opts, label=encode(label), root=root, net=net, least_rung=least_rung,
                    setup_timeout_ms=setup_timeout_ms, max_processes=max_processes, max_open_files=max_open_files,
-                   max_file_mib=max_file_mib, tmp_mib=tmp_mib, max_memory_mib=max_memory_mib)
+                   max_file_mib=max_file_mib, tmp_mib=tmp_mib, max_memory_mib=max_memory_mib,
+                   max_cpu_percent=max_cpu_percent, time_limit_ms=time_limit_ms)
 
 
 class Sandbox(_handle.Handle):
@@ -83,8 +105,10 @@ class Sandbox(_handle.Handle):
     max_processes     by default 512
     max_open_files    by default 1024
     max_file_mib      of one file; by default 2048
-    tmp_mib           size of /tmp; by default 256
+    tmp_mib           what /tmp, /dev/shm and an overlay hold together; by default 256
     max_memory_mib    where the host has a memory controller; by default none
+    max_cpu_percent   of one processor, where the host has a cpu controller; by default none
+    time_limit_ms     of wall time from the start, then everything in it is killed; by default none
     """
 
     _noun = "sandbox"
@@ -93,11 +117,13 @@ class Sandbox(_handle.Handle):
                  net: Optional[Net] = None, least_rung: Optional[Rung] = None, setup_timeout_ms: Optional[int] = None,
                  max_processes: Optional[int] = None, max_open_files: Optional[int] = None,
                  max_file_mib: Optional[int] = None, tmp_mib: Optional[int] = None,
-                 max_memory_mib: Optional[int] = None) -> None:
+                 max_memory_mib: Optional[int] = None, max_cpu_percent: Optional[int] = None,
+                 time_limit_ms: Optional[int] = None) -> None:
         opts = sandbox_options(label=label, root=root, net=net, least_rung=least_rung,
                                setup_timeout_ms=setup_timeout_ms, max_processes=max_processes,
                                max_open_files=max_open_files, max_file_mib=max_file_mib, tmp_mib=tmp_mib,
-                               max_memory_mib=max_memory_mib)
+                               max_memory_mib=max_memory_mib, max_cpu_percent=max_cpu_percent,
+                               time_limit_ms=time_limit_ms)
         pointer = self._make("orch_sandbox_new", context._pointer, ctypes.byref(opts))
         self._init_borrowed()
         super().__init__(pointer, context)
@@ -106,27 +132,80 @@ class Sandbox(_handle.Handle):
         self._started: "Optional[Completion[None]]" = None
         self._scope: Optional[Scope] = None
 
+    @classmethod
+    def _taken(cls, pointer: ctypes.c_void_p, context: Context) -> "Sandbox":
+        """For SandboxPool: one that was given away, with its reference."""
+        made = cls.__new__(cls)
+        made._init_borrowed()
+        _handle.Handle.__init__(made, pointer.value or 0, context)
+        return made
+
     # --- the policy ------------------------------------------------------------------------------------------------
 
     def add_path(self, host_path: Path, inner_path: Optional[Path] = None, access: Access = Access.READ) -> None:
         """Shows a host file or folder at `inner_path` (absolute; None: the same path).
 
         It is resolved when the sandbox starts; a path that is missing then is an error of the start.
-        Error EEXIST: the inner path is taken; EINVAL; ETOOBIG: more than 256 paths.
+        Error EEXIST: the inner path is taken; EINVAL; ETOOBIG: more than 16384 rules.
         """
         call("orch_sandbox_add_path", self._pointer, encode_path(host_path), optional_path(inner_path), int(access))
+
+    def deny_path(self, inner_path: Path) -> None:
+        """Closes an inner path and everything below it. The deeper of two rules wins, and at the same path this one.
+
+        A path that is missing when the sandbox starts stays closed when it is made later; one that ends in a slash is a
+        folder. Error EINVAL; ETOOBIG.
+        """
+        call("orch_sandbox_deny_path", self._pointer, encode_path(inner_path))
 
     def set_workspace(self, host_path: Path, inner_path: Optional[Path] = None) -> None:
         """Shows a folder with Access.OWN at `inner_path` (None: "/work"), the working directory of programs."""
         call("orch_sandbox_set_workspace", self._pointer, encode_path(host_path), optional_path(inner_path))
+
+    def set_overlay(self, host_path: Path, inner_path: Optional[Path] = None) -> None:
+        """A workspace of which the host's folder stays as it is; changes() tells what programs changed in it.
+
+        A sandbox has one or the other, once. What is written goes to the private file system (tmp_mib). Error ENOTSUP:
+        not on this system; EEXIST; EINVAL. At the start Unenforceable: the kernel has no overlayfs for it.
+        """
+        call("orch_sandbox_set_overlay", self._pointer, encode_path(host_path), optional_path(inner_path))
+
+    def read_policy(self, xml: Union[bytes, str], name: Optional[Text] = None) -> None:
+        """Reads a policy (schemas/policy.rng): all of it, or nothing is changed. `name` is for messages.
+
+        Error EINVAL: not well-formed, not of the schema, or a rule that is refused: the message begins with NAME:LINE;
+        ETOOBIG: more than 16 MiB.
+        """
+        given = payload(xml)
+        call("orch_sandbox_read_policy", self._pointer, given, length(given), encode(name))
+
+    def load_policy(self, path: Path) -> None:
+        """The same from a file. Also Error ENOENT, ESYS."""
+        call("orch_sandbox_load_policy", self._pointer, encode_path(path))
 
     def set_env(self, name: Text, value: Optional[Text]) -> None:
         """Adds to the environment of every program, which has nothing of the host's. None removes."""
         call("orch_sandbox_set_env", self._pointer, encode(name), encode(value))
 
     def set_protection(self, protection: Text, level: Protect) -> None:
-        """Level of "landlock", "seccomp" or "memory". Error ENOENT: no such protection."""
+        """Level of "namespaces", "landlock", "seccomp" (by default REQUIRED), "memory", "cpu" (by default DEGRADABLE).
+
+        Error ENOENT: no such protection.
+        """
         call("orch_sandbox_set_protection", self._pointer, encode(protection), int(level))
+
+    def why(self, path: Path, access: Access = Access.READ) -> Answer:
+        """Would `path` (inside, absolute) be denied, and by which rule? Nothing is tried, and links are not followed.
+
+        Also before the start. Error EINVAL.
+        """
+        pointer = ctypes.c_void_p()
+        try:
+            call("orch_sandbox_why", self._pointer, encode_path(path), int(access), ctypes.byref(pointer))
+            return Answer(Access(lib.orch_sandbox_answer_denied(pointer)), text(lib.orch_sandbox_answer_rule(pointer)),
+                          text(lib.orch_sandbox_answer_text(pointer)))
+        finally:
+            lib.orch_sandbox_answer_unref(pointer)
 
     # --- start -----------------------------------------------------------------------------------------------------
 
@@ -211,6 +290,13 @@ class Sandbox(_handle.Handle):
         """The waiting form."""
         return self._standing().stop_wait(grace_ms=grace_ms, deadline_ms=deadline_ms)
 
+    def changes(self) -> Changes:
+        """What programs changed in the overlay, while it stands or after its end.
+
+        Error ESTATE: it has no overlay, or never stood; ETOOBIG; ESYS.
+        """
+        return Changes(self)
+
     def _standing(self) -> Scope:
         scope = self.scope
         if scope is None:
@@ -252,7 +338,8 @@ class Sandbox(_handle.Handle):
         finally:
             for stream in streams:
                 stream.drain()
-        return SandboxResult(status, streams[0].kept, streams[1].kept, streams[0].truncated, streams[1].truncated, end)
+        return SandboxResult(status, streams[0].kept, streams[1].kept, streams[0].truncated, streams[1].truncated, end,
+                             proc.reason)
 
     def _spawn_captured(self, argv: Iterable[Path], given: Optional[bytes], streams: "List[_Capture]") -> Proc:
         with _input_file(given) as source, streams[0].begin() as out, streams[1].begin() as err:
