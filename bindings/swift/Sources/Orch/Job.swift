@@ -68,7 +68,9 @@ public actor Job {
             guard let sandbox = orch_job_sandbox(handle.pointer) else {
                 throw OrchError(.estate, "the job is over, and has no sandbox any more")
             }
-            return Sandbox(borrowing: Handle(orch_sandbox_ref(sandbox), handle.executor, orch_sandbox_unref))
+            return Sandbox(
+                standing: Handle(orch_sandbox_ref(sandbox), handle.executor, orch_sandbox_unref),
+                borrowed: true)
         }
     }
 

@@ -28,6 +28,8 @@ public struct EndReason: OrchConstant {
     public static let setup = Self(ORCH_REASON_SETUP)
     /// How it ended is not known.
     public static let lost = Self(ORCH_REASON_LOST)
+    /// Without success, and its sandbox's private file system was full.
+    public static let disk = Self(ORCH_REASON_DISK)
 }
 
 /// A program in a ``Scope`` or ``Sandbox``. Dropping the last reference does not end it.

@@ -64,10 +64,14 @@ public actor Sandbox {
         public var maxOpenFiles: UInt32 = 0
         /// 0: 2048.
         public var maxFileMib: UInt64 = 0
-        /// Size of the tmpfs on /tmp; 0: 256.
+        /// What /tmp, /dev/shm and an overlay hold together; 0: 256.
         public var tmpMib: UInt64 = 0
         /// Where a cgroup controller is there (degradable); 0: none.
         public var maxMemoryMib: UInt64 = 0
+        /// Of one processor, where a cgroup controller is there (degradable); 0: none.
+        public var maxCpuPercent: UInt32 = 0
+        /// Of wall time from the start; then everything in it is killed. 0: none.
+        public var timeLimitMs: Int64 = 0
 
         public init(label: String? = nil, root: SandboxRoot? = nil, net: SandboxNet? = nil) {
             self.label = label
@@ -87,6 +91,8 @@ public actor Sandbox {
             opts.max_file_mib = maxFileMib
             opts.tmp_mib = tmpMib
             opts.max_memory_mib = maxMemoryMib
+            opts.max_cpu_percent = maxCpuPercent
+            opts.time_limit_ms = timeLimitMs
         }
     }
 
@@ -114,9 +120,9 @@ public actor Sandbox {
         }
     }
 
-    /// One that somebody else has started and will stop.
-    init(borrowing handle: Handle) {
-        borrowed = true
+    /// One that somebody else has started, and will stop if it is borrowed.
+    init(standing handle: Handle, borrowed: Bool) {
+        self.borrowed = borrowed
         self.handle = handle
         let started = Promise<Void>()
         started.succeed(())
@@ -135,6 +141,15 @@ public actor Sandbox {
         }
     }
 
+    /// Closes an inner path and everything below it. The deeper of two rules wins, and at the same path this one. A
+    /// path that is missing at the start stays closed when it is made later; one that ends in a slash is a folder.
+    public func denyPath(_ inner: String) throws(OrchError) {
+        try withCMemory { memory throws(OrchError) in
+            let inner = try memory.string(inner)
+            try check { orch_sandbox_deny_path(handle.pointer, inner, $0) }
+        }
+    }
+
     /// The folder that is the sandbox's own at `inner` (nil: "/work"), and the working directory of its
     /// programs.
     public func setWorkspace(_ host: String, at inner: String? = nil) throws(OrchError) {
@@ -142,6 +157,36 @@ public actor Sandbox {
             let host = try memory.string(host)
             let inner = try memory.string(inner)
             try check { orch_sandbox_set_workspace(handle.pointer, host, inner, $0) }
+        }
+    }
+
+    /// A workspace of which the host's folder stays as it is: what programs write goes to the private file system
+    /// (``Options/tmpMib``), and ``changes()`` tells what they changed. A sandbox has a workspace or this, once.
+    /// `ORCH_ENOTSUP`: not on this system. At the start `ORCH_EUNENFORCEABLE`: the kernel has no overlayfs for it.
+    public func setOverlay(_ host: String, at inner: String? = nil) throws(OrchError) {
+        try withCMemory { memory throws(OrchError) in
+            let host = try memory.string(host)
+            let inner = try memory.string(inner)
+            try check { orch_sandbox_set_overlay(handle.pointer, host, inner, $0) }
+        }
+    }
+
+    /// Reads a policy (schemas/policy.rng): all of it, or nothing is changed. `name` is for messages, which begin
+    /// with NAME:LINE. `ORCH_EINVAL`: not well-formed, not of the schema, or a rule that is refused; `ORCH_ETOOBIG`.
+    public func readPolicy(_ xml: String, name: String? = nil) throws(OrchError) {
+        try withCMemory { memory throws(OrchError) in
+            let xml = Array(xml.utf8)
+            let bytes = memory.bytes(xml)
+            let name = try memory.string(name)
+            try check { orch_sandbox_read_policy(handle.pointer, bytes, xml.count, name, $0) }
+        }
+    }
+
+    /// The same from a file. Also `ORCH_ENOENT`, `ORCH_ESYS`.
+    public func loadPolicy(_ path: String) throws(OrchError) {
+        try withCMemory { memory throws(OrchError) in
+            let path = try memory.string(path)
+            try check { orch_sandbox_load_policy(handle.pointer, path, $0) }
         }
     }
 
@@ -154,7 +199,7 @@ public actor Sandbox {
         }
     }
 
-    /// "landlock", "seccomp" or "memory". All are required but "memory".
+    /// "namespaces", "landlock", "seccomp": required by default; "memory", "cpu": degradable.
     public func setProtection(_ protection: String, _ level: ProtectionLevel) throws(OrchError) {
         try withCMemory { memory throws(OrchError) in
             let protection = try memory.string(protection)

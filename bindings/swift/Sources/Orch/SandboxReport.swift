@@ -30,6 +30,8 @@ public struct SandboxReport: Sendable, CustomStringConvertible {
         public let probe: ProbeState
         public let control: ProbeState
         public let detail: String
+        /// Of one that is not ``ChannelState/enforced``: what is missing here, and what to do about it; else nil.
+        public let remedy: String?
     }
 
     public let rows: [Row]
@@ -50,7 +52,8 @@ public struct SandboxReport: Sendable, CustomStringConvertible {
             orch_sandbox_report_row(report, index, &channel, &state, &mechanism, &probe, &control, &detail)
             return Row(
                 channel: string(channel), state: ChannelState(state), mechanism: string(mechanism),
-                probe: ProbeState(probe), control: ProbeState(control), detail: string(detail))
+                probe: ProbeState(probe), control: ProbeState(control), detail: string(detail),
+                remedy: orch_sandbox_report_remedy(report, index).map { String(cString: $0) })
         }
         text = string(orch_sandbox_report_text(report))
     }

@@ -18,6 +18,8 @@ public struct SandboxResult: Sendable {
     public let stdoutTruncated: Bool
     public let stderrTruncated: Bool
     public let death: Death
+    /// Why the program ended.
+    public let reason: EndReason
 
     /// As UTF-8; what is none is replaced.
     public var stdoutText: String { String(decoding: stdout, as: UTF8.self) }
@@ -105,7 +107,8 @@ extension Sandbox {
         let status = try ended.get()
         return SandboxResult(
             status: timedOut.outcome == nil ? status : .timedOut, stdout: out.kept, stderr: err.kept,
-            stdoutTruncated: out.truncated, stderrTruncated: err.truncated, death: death)
+            stdoutTruncated: out.truncated, stderrTruncated: err.truncated, death: death,
+            reason: await proc.reason ?? .lost)
     }
 }
 

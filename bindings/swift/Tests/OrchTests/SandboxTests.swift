@@ -63,6 +63,7 @@ import Testing
         let result = try await sandbox.run(
             ["/bin/sh", "-c", "setsid sleep 1000 & echo begun; exec sleep 1000"], .init(timeoutMs: 2000))
         #expect(result.status == .timedOut)
+        #expect(result.reason == .stopped)
         #expect(result.stdoutText == "begun\n")
         #expect(result.death.verdict == .dead)
     }
@@ -142,6 +143,7 @@ import Testing
         #expect(row.state == .enforced, "\(report)")
         #expect(row.probe == .passed)
         #expect(row.control == .passed)
+        #expect(report.rows.allSatisfy { ($0.remedy == nil) == ($0.state == .enforced) }, "\(report)")
     }
 
     /// Root's sandbox is another user.
