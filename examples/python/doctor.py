@@ -16,6 +16,8 @@ def main() -> int:
         print(f"{row.channel:<16} {row.state.name.lower():<9} {'proved' if proved else '-':<7} {row.mechanism}")
         if not proved:
             print(f"{'':<16} {row.detail}")
+        if row.remedy:
+            print(f"{'':<16} {row.remedy}")
     return 3 if open_ones else 0
 
 

@@ -179,6 +179,17 @@ def other_nouns(context, folder, mini):
     """One of everything, for the checks of memory errors."""
     with orch.Sandbox(context) as sandbox:
         assert sandbox.run_wait(["/bin/echo", "hello"]).stdout == b"hello\n"
+    taken = folder / "taken"
+    taken.mkdir()
+    with orch.Sandbox(context) as pattern:
+        pattern.read_policy(f"<policy xmlns='urn:orch:policy:1'><workspace host='{folder}' kind='overlay'/></policy>")
+        pattern.deny_path("/work/closed")
+        assert pattern.why("/work/closed").rule
+        with orch.SandboxPool(pattern, 2) as pool, pool.take_wait(30000) as sandbox:
+            assert sandbox.run_wait(["/bin/sh", "-c", "echo new >new"]).reason == orch.Reason.EXITED
+            with sandbox.changes() as changes:
+                assert [change.path for change in changes] == ["new"]
+                changes.export(taken)
     orch.SandboxReport.run_wait(context)
     door = socket.create_server(("127.0.0.1", 0))
     with orch.Broker(context, journal_path=folder / "broker.db") as broker, door:

@@ -35,9 +35,10 @@ public actor Changes {
         handle.executor.asUnownedSerialExecutor()
     }
 
-    fileprivate init(_ changes: OpaquePointer, of sandbox: Handle) {
-        handle = Handle(changes, sandbox.executor, orch_changes_unref)
+    fileprivate init(_ handle: Handle, of sandbox: Handle) {
+        self.handle = handle
         self.sandbox = sandbox
+        let changes = handle.pointer
         rows = (0..<orch_changes_count(changes)).map { index in
             var path: UnsafePointer<CChar>?
             var kind: UInt32 = 0
@@ -65,8 +66,9 @@ extension Sandbox {
     /// What programs changed in the overlay, while it stands or after its end. `ORCH_ESTATE`: it has none, or never
     /// stood; `ORCH_ETOOBIG`; `ORCH_ESYS`.
     public func changes() throws(OrchError) -> Changes {
-        var changes: OpaquePointer?
-        try check { orch_sandbox_changes(handle.pointer, &changes, $0) }
+        let changes = try made(handle.executor, orch_changes_unref) {
+            orch_sandbox_changes(handle.pointer, $0, $1)
+        }
         return Changes(changes!, of: handle)
     }
 }

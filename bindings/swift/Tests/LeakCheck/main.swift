@@ -68,6 +68,21 @@ func scopes(_ count: Int) async throws {
             token.called()
         }
     }
+    try await counted("sandboxes of a pool, and what they changed") {
+        let folder = FileManager.default.temporaryDirectory.path
+        let pattern = try await Sandbox(context)
+        try await pattern.setOverlay(folder)
+        try await pattern.denyPath("/work/closed")
+        let pool = try await SandboxPool(of: pattern, ready: 2)
+        for _ in 0..<max(3, count / 1000) {
+            let sandbox = try await pool.take()
+            _ = try await sandbox.run(["/bin/sh", "-c", "echo new >new"])
+            let changes = try await sandbox.changes()
+            guard changes.rows.map(\.path) == ["new"] else { fail("changed: \(changes.text)") }
+            guard try await sandbox.why("/work/closed").denied == .read else { fail("not denied") }
+            token.called()
+        }
+    }
     try await counted("waits that are cancelled") {
         let scope = try await Scope(context)
         let proc = try await scope.spawn(["/bin/sleep", "1000"])
