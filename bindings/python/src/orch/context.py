@@ -199,15 +199,15 @@ class Context(_handle.Handle):
             poller.poll(left)  # in Python, so that signal handlers run
         return True
 
-    def watch(self, completion: "Completion[T]", handle: _handle.Handle, function: str, *outputs: Any,
+    def watch(self, completion: "Completion[T]", handle: _handle.Handle, function: str, *arguments: Any,
               value: Callable[[], T]) -> "Completion[T]":
-        """For what C has no callback for: calls its waiting function with no time to wait, now and after each turn,
-        until it is done or has failed."""
+        """For what C has no callback for: calls a function that does not wait, or its waiting one with no time to wait,
+        now and after each turn, until it is done or has failed."""
         def look() -> bool:
             if handle.closed:
                 completion.abandon()
                 return True
-            code, failure = try_call(function, handle._pointer, 0, *outputs)
+            code, failure = try_call(function, handle._pointer, *arguments)
             if failure is None:
                 completion.finish(value())
             elif code not in (Code.ETIMEDOUT, Code.EDEADLK, Code.EBUSY) or failure.step:

@@ -126,7 +126,7 @@ class Pipeline(_handle.Handle):
         self._check_open()
         completion: "Completion[RunState]" = Completion(self.context, "Pipeline.run()")
         state = ctypes.c_uint32()
-        return self.context.watch(completion, self, "orch_pipeline_run", ctypes.byref(state),
+        return self.context.watch(completion, self, "orch_pipeline_run", 0, ctypes.byref(state),
                                   value=lambda: choice(RunState, state.value))
 
     def run_wait(self, timeout_ms: int = -1) -> RunState:

@@ -203,7 +203,7 @@ class Scope(_handle.Handle):
         """That its namespace stands. Unenforceable: the host can not give least_rung. Error EHELPER, ESYS."""
         self._check_open()
         completion: "Completion[None]" = Completion(self.context, "Scope.start()")
-        return self.context.watch(completion, self, "orch_scope_start_wait", value=lambda: None)
+        return self.context.watch(completion, self, "orch_scope_start_wait", 0, value=lambda: None)
 
     def start_wait(self, timeout_ms: int = -1) -> None:
         """The waiting form. Also TimedOut, Deadlock."""

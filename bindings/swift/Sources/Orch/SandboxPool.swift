@@ -21,17 +21,16 @@ public actor SandboxPool {
     public func take(timeoutMs: Int64 = 20_000) async throws(OrchError) -> Sandbox {
         let clock = ContinuousClock()
         let end = clock.now + .milliseconds(timeoutMs)
+        if Task.isCancelled { throw cancelled }
+        do {
+            // Forgets the failure of an earlier start: who waits is told how it goes now.
+            return try taken { orch_sandbox_pool_take_wait(handle.pointer, 0, $0, $1) }
+        } catch where error.code == .etimedout && error.step.isEmpty {}
         while true {
-            if Task.isCancelled {
-                throw OrchError(.ecanceled, "the task that waited for a sandbox was cancelled")
-            }
-            do {
-                // A short turn, so that other calls get theirs.
-                return try taken { orch_sandbox_pool_take_wait(handle.pointer, 5, $0, $1) }
-            } catch  where error.code == .etimedout && error.step.isEmpty {
-                if clock.now >= end { throw error }
-            }
-            await Task.yield()
+            if let sandbox = try takeReady() { return sandbox }
+            if clock.now >= end { throw OrchError(.etimedout, "no sandbox was ready in \(timeoutMs) ms") }
+            // Nothing announces one, and the thread is needed to start it.
+            do { try await Task.sleep(for: .milliseconds(1)) } catch { throw cancelled }
         }
     }
 
@@ -39,13 +38,17 @@ public actor SandboxPool {
     public func takeReady() throws(OrchError) -> Sandbox? {
         do {
             return try taken { orch_sandbox_pool_take(handle.pointer, $0, $1) }
-        } catch  where error.code == .ebusy {
+        } catch where error.code == .ebusy {
             return nil
         }
     }
 
     /// How many are ready now.
     public var ready: UInt32 { orch_sandbox_pool_ready(handle.pointer) }
+
+    private var cancelled: OrchError {
+        OrchError(.ecanceled, "the task that waited for a sandbox was cancelled")
+    }
 
     private func taken(
         _ call: (UnsafeMutablePointer<OpaquePointer?>, UnsafeMutablePointer<OpaquePointer?>) -> Int32
