@@ -321,6 +321,37 @@ START_TEST(placeholders_are_shared)
 }
 END_TEST
 
+/* An overlay's folder stays as it is: what is covered lies in the private file system, and is no change. */
+START_TEST(in_an_overlay)
+{
+	become(_i);
+	orch_ctx *ctx = ctx_new();
+	const char *host = new_folder();
+	orch_sandbox *sandbox = sandbox_new(ctx, NULL);
+	orch_changes *changes = NULL;
+
+	ck_assert_int_eq(chmod(host, 0755), 0);
+	put(in(host, "secret"), "secret\n");
+	put(in(host, "other"), "open\n");
+	OK(orch_sandbox_set_overlay(sandbox, host, NULL, e));
+	OK(orch_sandbox_deny_path(sandbox, "/work/secret", e));
+	OK(orch_sandbox_deny_path(sandbox, "/work/missing", e));
+	OK(orch_sandbox_start_wait(sandbox, 10000, e));
+	ck_assert(!is_there(in(host, "missing")));
+	orch_sandbox_ref(sandbox);
+	ck_assert_str_eq(run(sandbox, SH("cd /work;" TRY("cat secret") TRY("rm -f secret") TRY("echo x >missing") TRY("cat missing")
+					 TRY("cat other") TRY("echo x >new")))
+				 .out,
+			 "no\nno\nno\nno\nyes\nyes\n");
+	OK(orch_sandbox_changes(sandbox, &changes, e));
+	ck_assert_str_eq(orch_changes_text(changes), "A new\n");
+	orch_changes_unref(changes);
+	orch_sandbox_unref(sandbox);
+	ck_assert(!is_there(in(host, "missing")) && holds(in(host, "secret"), "secret\n"));
+	orch_ctx_unref(ctx);
+}
+END_TEST
+
 /* As root the load has a uid of its own: a folder of others that it can not enter is closed as a whole. */
 START_TEST(in_a_private_folder)
 {
@@ -602,6 +633,7 @@ int main(int argc, char **argv)
 	BOTH(created_later);
 	BOTH(created_later_in_what_is_read);
 	BOTH(placeholders_are_shared);
+	BOTH(in_an_overlay);
 	BOTH(in_a_private_folder);
 	BOTH(what_took_its_place_stays);
 	BOTH(thousands_of_denied_files);
