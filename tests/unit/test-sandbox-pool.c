@@ -132,6 +132,46 @@ START_TEST(each_is_the_pattern)
 }
 END_TEST
 
+/* Each over the same folder, with what it wrote for itself. */
+START_TEST(each_has_its_own_overlay)
+{
+	become(_i);
+	orch_ctx *ctx = ctx_new();
+	orch_sandbox *pattern = sandbox_new(ctx, NULL), *taken[2];
+	char *files = new_folder();
+
+	ck_assert(chmod(files, 0755) == 0);
+	put(in(files, "word"), "hello");
+	OK(orch_sandbox_set_overlay(pattern, files, NULL, e));
+	orch_sandbox_pool *pool = pool_of(pattern, 2);
+
+	orch_sandbox_unref(pattern);
+	for (int i = 0; i < 2; i++)
+		taken[i] = wait_for_one(pool);
+	for (int i = 0; i < 2; i++) {
+		orch_changes *changes = NULL;
+		orch_proc *proc = NULL;
+		struct orch_proc_opts opts;
+		int32_t status = -1;
+
+		orch_proc_opts_init(&opts, sizeof(opts));
+		opts.argv = SH("pwd; grep -q hello word && test \"$(ls)\" = word && echo x > new");
+		OK(orch_sandbox_spawn(taken[i], &opts, &proc, e));
+		OK(orch_proc_wait(proc, 20000, &status, e));
+		ck_assert_int_eq(status, 0);
+		orch_proc_unref(proc);
+		OK(orch_sandbox_changes(taken[i], &changes, e));
+		ck_assert_str_eq(orch_changes_text(changes), "A new\n");
+		orch_changes_unref(changes);
+	}
+	ck_assert(access(in(files, "new"), F_OK) < 0);
+	for (int i = 0; i < 2; i++)
+		orch_sandbox_unref(taken[i]);
+	orch_sandbox_pool_unref(pool);
+	orch_ctx_unref(ctx);
+}
+END_TEST
+
 START_TEST(more_than_are_ready)
 {
 	become(_i);
@@ -499,6 +539,7 @@ int main(int argc, char **argv)
 	tcase_set_timeout(both, 60);
 	tcase_set_timeout(many, 240);
 	BOTH(each_is_the_pattern);
+	BOTH(each_has_its_own_overlay);
 	BOTH(more_than_are_ready);
 	BOTH(in_a_callback);
 	BOTH(patterns_that_are_refused);
