@@ -152,14 +152,6 @@ static int attack_open(void)
 			 read(fd, &byte, 1) < 0);
 }
 
-static int attack_whiteout(void)
-{
-	int result = denied_if(mknod(argument[0], S_IFCHR | 0600, makedev(0, 0)) < 0);
-
-	unlink(argument[0]);
-	return result;
-}
-
 static int attack_connect(void)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -273,7 +265,6 @@ static const struct {
 	{"trace", attack_trace},
 	{"kill", attack_kill},
 	{"open", attack_open},
-	{"whiteout", attack_whiteout},
 	{"connect", attack_connect},
 	{"forks", attack_forks},
 	{"descriptors", attack_descriptors},

@@ -144,20 +144,6 @@ static int file_link(struct attempt *try)
 	return result;
 }
 
-/* A whiteout device needs no capability and no mount forbids it: only Landlock's MAKE_CHAR stands
- * against it. */
-static int landlock_active(struct attempt *try)
-{
-	char path[512];
-
-	snprintf(path, sizeof(path), "%s/orch-probe-%d", try->argument[0], (int)getpid());
-	int result = verdict(try, mknod(path, S_IFCHR | 0600, makedev(0, 0)) == 0, "mknod"), mknod_errno = errno;
-
-	unlink(path);
-	/* overlayfs refuses it too, by another error. */
-	return result == ORCH_TRY_DENIED && mknod_errno != EACCES ? ORCH_TRY_UNTRIED : result;
-}
-
 static int proc_sys_write(struct attempt *try)
 {
 	const char *path = "/proc/sys/kernel/core_pattern";
@@ -499,7 +485,7 @@ static const struct {
 	{"userfaultfd", 0, userfaultfd},
 	{"proc.sys.write", 0, proc_sys_write},
 	{"sysv.ipc", 1, sysv_ipc},
-	{"landlock", 1, landlock_active},
+	{"landlock", 1, file_read},
 	{"seccomp", 0, seccomp_active},
 	{"capabilities", 0, capabilities},
 };

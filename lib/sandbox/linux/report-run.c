@@ -137,11 +137,10 @@ static void probe_name(const struct reporter *reporter, size_t channel, bool ins
 			 targets->variable ? targets->variable : CANARY);
 	else if (IS("sysv.ipc"))
 		snprintf(name, size, "%s:%d", channel_name, targets->shm_id);
-	else if (IS("landlock") && inside && reporter->bare)
-		snprintf(name, size, "%s:%s/work", channel_name, targets->folder);
+	else if (IS("landlock") && reporter->bare)
+		snprintf(name, size, "%s:%s/secret", channel_name, targets->folder);
 	else if (IS("landlock"))
-		snprintf(name, size, "%s:%s", channel_name,
-			 inside ? "/tmp" : targets->device_folder);
+		snprintf(name, size, "%s:%s/mute", channel_name, inside ? INNER : targets->folder);
 	else
 		snprintf(name, size, "%s", channel_name);
 #undef IS
@@ -369,15 +368,22 @@ static int32_t make_report(const struct reporter *reporter, orch_sandbox_report 
 
 static int32_t allow_targets(struct reporter *reporter, orch_error **reterr)
 {
-	char shared[64], work[64];
+	char shared[64], work[64], mute[64];
 	orch_sandbox *sandbox = reporter->sandbox;
 	int32_t code = 0;
 
 	snprintf(shared, sizeof(shared), "%s/shared", reporter->targets.folder);
 	snprintf(work, sizeof(work), "%s/work", reporter->targets.folder);
+	snprintf(mute, sizeof(mute), "%s/mute", reporter->targets.folder);
 	code = orch_sandbox_add_path(sandbox, shared, reporter->bare ? NULL : INNER "/shared", ORCH_PATH_READ, reterr);
 	if (code == 0)
 		code = orch_sandbox_add_path(sandbox, work, reporter->bare ? NULL : INNER "/work", ORCH_PATH_OWN, reterr);
+	/*
+	 * No mount and no mode forbids to read it, only Landlock does. (A whiteout is no witness: kernels differ on whether it is
+	 * a device or a file.)
+	 */
+	if (code == 0 && !reporter->bare)
+		code = orch_sandbox_add_path(sandbox, mute, INNER "/mute", ORCH_PATH_WRITE, reterr);
 	if (code == 0 && !reporter->bare)
 		code = orch_sandbox_add_path(sandbox, reporter->helper, INNER "/helper",
 					     ORCH_PATH_READ | ORCH_PATH_EXEC, reterr);

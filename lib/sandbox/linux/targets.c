@@ -51,12 +51,10 @@ static int make_files(struct probe_targets *targets)
 		targets->folder[0] = '\0';
 	}
 	if (!targets->folder[0] || chmod(targets->folder, 0755) < 0 ||
-	    write_text_file(targets, "secret") < 0 || make_folder(targets, "shared") < 0 ||
+	    write_text_file(targets, "secret") < 0 || write_text_file(targets, "mute") < 0 ||
+	    make_folder(targets, "shared") < 0 ||
 	    write_text_file(targets, "shared/file") < 0 || make_folder(targets, "work") < 0)
 		return -1;
-	/* overlayfs, as in a container, refuses whiteouts. */
-	snprintf(targets->device_folder, sizeof(targets->device_folder), "%s",
-		 access("/dev/shm", W_OK) == 0 ? "/dev/shm" : targets->folder);
 	return 0;
 }
 
@@ -176,7 +174,7 @@ int32_t orch_targets_open(struct probe_targets *targets, const orch_sandbox *san
 
 void orch_targets_close(struct probe_targets *targets)
 {
-	static const char *const files[] = {"secret", "socket", "shared/file"};
+	static const char *const files[] = {"secret", "mute", "socket", "shared/file"};
 	static const char *const folders[] = {"shared", "work"};
 	char path[64];
 
@@ -187,7 +185,7 @@ void orch_targets_close(struct probe_targets *targets)
 	if (targets->shm)
 		shmdt(targets->shm);
 	free(targets->variable);
-	for (size_t i = 0; targets->folder[0] && i < 3; i++) {
+	for (size_t i = 0; targets->folder[0] && i < sizeof(files) / sizeof(files[0]); i++) {
 		join(path, sizeof(path), targets, files[i]);
 		unlink(path);
 	}

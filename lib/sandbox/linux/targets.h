@@ -13,7 +13,7 @@
 #include "../sandbox-private.h"
 
 struct probe_targets {
-	char folder[40]; /* of the host; holds "secret", "socket", "shared/file", "work/" */
+	char folder[40]; /* of the host; holds "secret", "mute", "socket", "shared/file", "work/" */
 	char abstract_name[40];
 	int unix_fd, abstract_fd, loopback_fd, outside_fd;
 	uint16_t loopback_port, outside_port;
@@ -21,7 +21,6 @@ struct probe_targets {
 	int shm_id;
 	void *shm;
 	char *variable;		/* of the host's environment; NULL: it has none of its own */
-	char device_folder[40]; /* where a whiteout device can be made outside */
 	int32_t pid;
 	uint64_t start_time;
 };
