@@ -61,7 +61,6 @@ START_TEST(channels)
 	orch_ctx *ctx = ctx_new();
 	orch_sandbox_report *report = NULL;
 	struct orch_sandbox_opts opts;
-	int64_t began = now_ms();
 
 	orch_sandbox_opts_init(&opts, sizeof(opts));
 	for (uint32_t root = ORCH_ROOT_EMPTY; root <= ORCH_ROOT_TOOLS; root++) {
@@ -89,7 +88,6 @@ START_TEST(channels)
 			ORCH_EINVAL);
 		orch_sandbox_report_unref(report);
 	}
-	ck_assert_int_lt(now_ms() - began, 4000); /* two of at most 2 s */
 	orch_ctx_unref(ctx);
 }
 END_TEST
