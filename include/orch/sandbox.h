@@ -297,7 +297,8 @@ ORCH_API int32_t orch_changes_export(const orch_changes *changes, const char *pa
 /*
  * A pool keeps `ready` sandboxes started, each a copy of `pattern` as it is now, so that a program needs to wait for no
  * set-up. A sandbox that was taken is the caller's, with one reference, and another one is started in the background.
- * `pattern` is not started and is not used afterwards.
+ * `pattern` is not started and is not used afterwards. Its time_limit_ms runs from each start, also while a sandbox
+ * waits to be taken: one whose time is over is replaced.
  *
  * ORCH_EINVAL: ready is 0 or above 256, or a path of the pattern is ORCH_PATH_OWN (a folder has one owner; an overlay is
  * fine); ORCH_ESTATE: the pattern was started; ORCH_ENOMEM; ORCH_EFORKED. Since 0.1.
@@ -312,7 +313,10 @@ ORCH_API orch_sandbox_pool *orch_sandbox_pool_unref(orch_sandbox_pool *pool);
  * at the next call. Since 0.1.
  */
 ORCH_API int32_t orch_sandbox_pool_take(orch_sandbox_pool *pool, orch_sandbox **ret_sandbox, orch_error **reterr);
-/* Waits for one. Also ORCH_ETIMEDOUT, ORCH_EDEADLK. Since 0.1. */
+/*
+ * Waits for one. A failure that was there before is forgotten: who waits is told how it goes now; a loop that only looks
+ * (timeout 0) calls orch_sandbox_pool_take(). Also ORCH_ETIMEDOUT, ORCH_EDEADLK. Since 0.1.
+ */
 ORCH_API int32_t orch_sandbox_pool_take_wait(orch_sandbox_pool *pool, int64_t timeout_ms,
 					     orch_sandbox **ret_sandbox, orch_error **reterr);
 /* How many are ready now. Since 0.1. */

@@ -14,7 +14,7 @@ struct orch_sandbox_answer {
 	char *text;
 };
 
-/* "read, write" */
+/* "read write" */
 static void put_access(struct orch_buf *text, uint32_t access)
 {
 	static const struct {
