@@ -24,6 +24,7 @@
 #include <orch.h>
 
 #include "../../lib/sandbox/sandbox-private.h"
+#include "amounts.h"
 #include "targets.h"
 
 #define USER 1000
@@ -409,6 +410,13 @@ static void observe(orch_ctx *ctx, const char *who, uint64_t mask, bool root, in
 	else
 		judge(who, request >= 0);
 	orch_sandbox_unref(sandbox);
+	if (!mask && !leave_out) {
+		unsigned counted = 0;
+		shared->wrong += amounts_judge(ctx, who, table, &counted);
+		shared->observations += counted;
+		shared->refused += counted;
+		shared->controls += counted;
+	}
 	targets_end(&targets);
 }
 

@@ -758,11 +758,14 @@ Suite *suite(void)
 	Suite *all = suite_create("verdicts");
 	TCase *certificates = tcase_create("certificates");
 	TCase *verdicts = tcase_create("verdicts");
+	/* Minutes where the processor is emulated. */
+	TCase *hundreds = tcase_create("hundreds");
+	tcase_set_tags(hundreds, "thousands");
 	snprintf(path, sizeof(path), "%s/fake-liar", folder);
 	(void)!symlink("test-reaper", path);
 	tcase_add_test(certificates, certificate_of_a_stop);
 	tcase_add_test(certificates, certificate_of_the_leaders_exit);
-	tcase_add_test(certificates, hundreds_of_orphans_after_the_leaders_exit);
+	tcase_add_test(hundreds, hundreds_of_orphans_after_the_leaders_exit);
 	tcase_add_test(certificates, certificate_of_an_init_killed_from_outside);
 	tcase_add_test(certificates, certificate_of_a_helper_killed);
 	tcase_add_test(certificates, certificate_of_a_scope_that_never_stood);
@@ -781,7 +784,7 @@ Suite *suite(void)
 	} else {
 		printf("not root: hung mount, hidden /proc not tried\n");
 	}
-	TCase *cases[] = {certificates, verdicts};
+	TCase *cases[] = {certificates, verdicts, hundreds};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		tcase_set_timeout(cases[i], 120);
 		suite_add_tcase(all, cases[i]);
