@@ -823,6 +823,9 @@ Suite *suite(void)
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
 		TCase *kind = tcase_create(kinds[i].name);
 		tcase_add_test(kind, kinds[i].test);
+		/* What has no namespace is ended one by one: minutes where the processor is emulated. */
+		if (kinds[i].test == without_a_namespace)
+			tcase_set_tags(kind, "thousands");
 		tcase_set_timeout(kind, getenv("ORCH_TEST_ALL") ? 1800 : 100);
 		suite_add_tcase(all, kind);
 	}

@@ -193,6 +193,7 @@ START_TEST(certificate_of_a_stop)
 	start(ctx, more[1]);
 	struct identity init = identify(loaded.watched.init_pid);
 	ck_assert(init.start_time > 0);
+	bool leaf = orch_scope_rung(loaded.scope) == ORCH_RUNG_CGROUP_PIDNS;
 	int64_t before_ms = orch_realtime_ms(), before_us = orch_monotonic_us();
 	orch_death *death = stop_within(loaded.scope, 0);
 	assert_dead(death);
@@ -203,12 +204,12 @@ START_TEST(certificate_of_a_stop)
 	ck_assert_str_eq(orch_death_scope(death), orch_scope_name(loaded.scope));
 	ck_assert_str_eq(orch_death_verdict_name(death), "DEAD");
 	ck_assert_str_eq(orch_death_mechanism(death),
-			 is_root() ? "cgroup.kill, SIGKILL to the PID namespace's init by pidfd"
-				   : "SIGKILL to the PID namespace's init by pidfd");
+			 leaf ? "cgroup.kill, SIGKILL to the PID namespace's init by pidfd"
+			      : "SIGKILL to the PID namespace's init by pidfd");
 	assert_says(death, "3 alive besides init");
 	assert_says(death, orch_death_mechanism(death));
 	assert_says(death, orch_death_proof(death));
-	if (is_root()) {
+	if (leaf) {
 		ck_assert(strstr(orch_death_proof(death), "cgroup.events says populated 0"));
 		ck_assert(strstr(orch_death_proof(death), "the cgroup leaf is removed"));
 	}
@@ -268,12 +269,15 @@ START_TEST(hundreds_of_orphans_after_the_leaders_exit)
 	ck_assert_int_eq(pipe2(go, O_CLOEXEC), 0);
 	opts.stdin_fd = go[0];
 	orch_proc *leader = spawn_opts(loaded.scope, &opts, ARGV("sh", "-c", command, self_path));
-	for (int i = 0; i < 3000 && with_word(loaded.watched.word) < ORPHANS + 1; i++) {
+	bool there = false;
+	for (int i = 0; i < 3000 && !there; i++) {
 		OK(orch_ctx_process(ctx, e));
 		pause_ms(10);
+		/* Looked at once: one that is amid its exec has no arguments for a moment. */
+		there = with_word(loaded.watched.word) >= ORPHANS + 1;
 	}
 	/* Control: they are there. The shell, which has the word among its arguments as well, is let go. */
-	ck_assert_uint_ge(with_word(loaded.watched.word), ORPHANS + 1);
+	ck_assert(there);
 	ck_assert_int_eq(deaths.count, 0);
 	close(go[1]);
 	loop_until(ctx, &deaths.count);
