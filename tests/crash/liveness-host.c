@@ -180,8 +180,12 @@ START_TEST(frames)
 	/* Descriptors: as many as declared, and as many as the type may have. */
 	ck_assert_int_eq(wire_decode(frame, sizeof(frame), 1, &message), -EPROTO);
 	ck_assert_int_eq(wire_decode(frame, sizeof(frame), WIRE_ANY_FDS, &message), 0);
-	wire_encode(&packet.message, 3, frame);
-	ck_assert_int_eq(wire_decode(frame, sizeof(frame), 3, &message), -EPROTO);
+	packet.message.type = WIRE_CONNECTED;
+	wire_encode(&packet.message, 2, frame);
+	ck_assert_int_eq(wire_decode(frame, sizeof(frame), 2, &message), -EPROTO);
+	packet.message.type = WIRE_SCOPE_UP;
+	wire_encode(&packet.message, 5, frame);
+	ck_assert_int_eq(wire_decode(frame, sizeof(frame), 5, &message), -EPROTO);
 	wire_encode(&packet.message, 1, frame);
 	for (size_t length = 0; length < sizeof(frame); length++)
 		ck_assert_int_eq(wire_decode(frame, length, 1, &message), -EPROTO);
