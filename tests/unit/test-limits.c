@@ -18,6 +18,8 @@
 #define LIMIT_MIB 48
 #define BELOW "16"
 #define ABOVE "160"
+/* For what hangs only: thousands of forks take an emulated processor minutes. */
+#define END_MS 600000
 
 int fake_helper(const char *name)
 {
@@ -185,7 +187,7 @@ static uint32_t end_of(struct limited *limited, const char *const *argv, int32_t
 {
 	orch_proc *proc = spawn(limited->scope, argv);
 	ck_assert_uint_eq(orch_proc_reason(proc), 0);
-	OK(orch_proc_wait(proc, 60000, ret_status, e));
+	OK(orch_proc_wait(proc, END_MS, ret_status, e));
 	uint32_t reason = orch_proc_reason(proc);
 	orch_proc_unref(proc);
 	return reason;
@@ -491,11 +493,25 @@ START_TEST(zombies)
 }
 END_TEST
 
+/* What its cgroup holds, in the folder that the mechanism names. */
+static void assert_pids_max(const char *mechanism, const char *expected)
+{
+	const char *leaf = strchr(mechanism, '/');
+	char path[700], line[32] = "";
+	ck_assert_msg(leaf && strstr(mechanism, "pids.max in "), "%s", mechanism);
+	snprintf(path, sizeof(path), "%s/pids.max", leaf);
+	FILE *file = fopen(path, "re");
+	ck_assert_msg(file && fgets(line, sizeof(line), file), "%s: %s", path, strerror(errno));
+	fclose(file);
+	line[strcspn(line, "\n")] = '\0';
+	ck_assert_str_eq(line, expected);
+}
+
 /*
  * Without a PID namespace there is no user namespace either, and RLIMIT_NPROC would count what the user runs elsewhere: a
  * controller, or nothing, and that is told.
  */
-static void default_of_processes(uint32_t rung, bool enforced)
+static void default_of_processes(uint32_t rung, bool enforced, bool fill)
 {
 	struct orch_scope_opts opts = plain_opts();
 	struct limited limited;
@@ -510,6 +526,10 @@ static void default_of_processes(uint32_t rung, bool enforced)
 		      mechanism);
 	if (enforced) {
 		ck_assert_msg(strstr(mechanism, "the default of 4096, "), "%s", mechanism);
+		/* And what orch-reaper has in there. */
+		assert_pids_max(mechanism, "4097");
+	}
+	if (enforced && fill) {
 		/* Itself is one of them. */
 		end_of(&limited, LOAD("full", "4095"), &status);
 		ck_assert_int_eq(status, 0);
@@ -523,12 +543,24 @@ static void default_of_processes(uint32_t rung, bool enforced)
 	limited_drop(&limited);
 }
 
-START_TEST(a_default_below_the_namespaces)
+static void defaults_below_the_namespaces(bool fill)
 {
 	bool in_v1 = is_root() && file_has_word("/proc/self/mountinfo", "pids");
-	default_of_processes(ORCH_RUNG_SUBREAPER, in_v1);
+	default_of_processes(ORCH_RUNG_SUBREAPER, in_v1, fill);
 	if (has_delegation() || has_controller_v2("pids"))
-		default_of_processes(ORCH_RUNG_CGROUP, in_v1 || has_controller_v2("pids"));
+		default_of_processes(ORCH_RUNG_CGROUP, in_v1 || has_controller_v2("pids"), fill);
+}
+
+START_TEST(a_default_below_the_namespaces)
+{
+	defaults_below_the_namespaces(false);
+}
+END_TEST
+
+/* The kernel's count is the one that was asked for: thousands of forks, minutes where the processor is emulated. */
+START_TEST(a_default_is_reached)
+{
+	defaults_below_the_namespaces(true);
 }
 END_TEST
 
@@ -876,6 +908,12 @@ Suite *suite(void)
 	tcase_add_test(tcase, required_and_possible);
 	tcase_add_test(tcase, bad_limits);
 	suite_add_tcase(suite, tcase);
+	TCase *thousands = tcase_create("thousands");
+	tcase_set_timeout(thousands, 600);
+	/* CK_EXCLUDE_TAGS=thousands leaves it out. */
+	tcase_set_tags(thousands, "thousands");
+	tcase_add_test(thousands, a_default_is_reached);
+	suite_add_tcase(suite, thousands);
 	return suite;
 }
 
