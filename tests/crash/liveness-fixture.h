@@ -16,6 +16,7 @@
 
 #include <orch.h>
 
+#include "../unit/controllers.h"
 #include "core/core-private.h"
 #include "liveness-judge.h"
 #include "reaper/reaper-private.h"
@@ -37,22 +38,6 @@ static inline unsigned open_fds(void)
 static inline bool is_root(void)
 {
 	return geteuid() == 0;
-}
-
-/* The own cgroup v2, found without the library; "" if there is none. */
-static inline void own_cgroup(char *path, size_t size)
-{
-	char line[512];
-	bool hybrid = access("/sys/fs/cgroup/unified/cgroup.procs", F_OK) == 0;
-	FILE *groups = fopen("/proc/self/cgroup", "re");
-	path[0] = '\0';
-	while (groups && fgets(line, sizeof(line), groups)) {
-		line[strcspn(line, "\n")] = '\0';
-		if (strncmp(line, "0::", 3) == 0)
-			snprintf(path, size, "/sys/fs/cgroup%s%s", hybrid ? "/unified" : "", line + 3);
-	}
-	if (groups)
-		fclose(groups);
 }
 
 /* Whether scopes can have cgroup leaves here: the own one is this user's to write. */

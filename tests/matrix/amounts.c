@@ -9,11 +9,17 @@
 
 #include <orch.h>
 
+#include "../../lib/sandbox/sandbox-private.h"
+#include "../unit/controllers.h"
 #include "amounts.h"
+#include "outside.h"
 #include "targets.h"
 
 #define MEMORY_MIB 64
 #define TIME_MS 700
+/* Little, so that a machine that is busy with others gives more than this to who has no limit. */
+#define CPU_PERCENT 1
+#define RUN_MS 150000
 
 struct amount {
 	const char *name;
@@ -25,11 +31,32 @@ struct amount {
 	const char *changes;
 	uint32_t reason; /* of the refused one, where it is known to the host; 0: any */
 	uint32_t scope_limit; /* ORCH_LIMIT_* that not every user can have: then it is not counted */
+	const char *controller; /* where this user has it, the limit is to be had */
+	/* And what the kernel held or counted of the refused one. */
+	bool (*held)(const struct outside *outside, char *text, size_t size);
+	const char *guard; /* of `left_out`: without it, it is not refused */
+};
+
+/* What keeps an amount small: of the policy, or what a test build of orch-reaper leaves out. */
+static const struct left_out {
+	const char *name, *protection;
+	uint64_t bit;
+} left_out[] = {
+	{.name = "memory", .protection = "memory"},
+	{.name = "cpu", .protection = "cpu"},
+	{.name = "tmp size", .bit = ORCH_SPEC_WITHOUT_TMP_SIZE},
 };
 
 static void limit_memory(struct orch_sandbox_opts *opts)
 {
 	opts->max_memory_mib = MEMORY_MIB;
+}
+
+static void limit_cpu(struct orch_sandbox_opts *opts)
+{
+	opts->max_cpu_percent = CPU_PERCENT;
+	/* What makes the sandbox has no more of a processor. */
+	opts->setup_timeout_ms = 120000;
 }
 
 static void limit_time(struct orch_sandbox_opts *opts)
@@ -61,19 +88,88 @@ static int32_t over_lower(orch_sandbox *sandbox, bool with, orch_error **reterr)
 		    : orch_sandbox_set_workspace(sandbox, folder, NULL, reterr);
 }
 
+static int32_t spinner(orch_sandbox *sandbox, bool with, orch_error **reterr)
+{
+	(void)with;
+	int32_t code =
+		orch_sandbox_add_path(sandbox, below(place.base, "matrix-attempt"), "/attack/spin",
+				      ORCH_PATH_READ | ORCH_PATH_EXEC, reterr);
+	return code == 0 ? orch_sandbox_set_workspace(sandbox, below(place.folder, "amounts"), NULL,
+						      reterr)
+			 : code;
+}
+
+static bool was_throttled(const struct outside *outside, char *text, size_t size)
+{
+	snprintf(text, size, "waited in %llu periods", (unsigned long long)outside->throttled);
+	return outside->throttled > 0;
+}
+
+/* None of it, whether this host has any or not; where the kernel does not count it, no swap at all. */
+static bool has_no_swap(const struct outside *outside, char *text, size_t size)
+{
+	snprintf(text, size, "may have %lld bytes and %lld of swap%s, of which it used %llu",
+		 (long long)outside->memory, (long long)outside->swap,
+		 outside->swap_is_counted ? "" : " (not counted here)",
+		 (unsigned long long)outside->swapped);
+	return outside->memory == (uint64_t)MEMORY_MIB << 20 && outside->swapped == 0 &&
+	       (outside->swap == 0 ||
+		(!outside->swap_is_counted && !file_has_word("/proc/swaps", "partition") &&
+		 !file_has_word("/proc/swaps", "file")));
+}
+
+/* tail keeps the last 200 MB. */
+#define TAKES_MEMORY "head -c 200000000 /dev/zero | tail -c 200000000 >/dev/null"
+
 static const struct amount amounts[] = {
-	/* tail keeps the last 200 MB. */
-	{.name = "limit.memory", .command = "head -c 200000000 /dev/zero | tail -c 200000000 >/dev/null",
-	 .limit = limit_memory, .reason = ORCH_REASON_MEMORY, .scope_limit = ORCH_LIMIT_MEMORY},
-	{.name = "limit.time", .command = "sleep 2", .limit = limit_time, .reason = ORCH_REASON_TIME},
-	{.name = "limit.disk", .command = "head -c 8000000 /dev/zero >/tmp/file && head -c 8000000 /dev/zero >/dev/shm/file",
-	 .limit = limit_disk, .reason = ORCH_REASON_DISK},
+	{.name = "limit.memory",
+	 .command = TAKES_MEMORY,
+	 .limit = limit_memory,
+	 .reason = ORCH_REASON_MEMORY,
+	 .scope_limit = ORCH_LIMIT_MEMORY,
+	 .controller = "memory",
+	 .guard = "memory"},
+	{.name = "limit.swap",
+	 .command = TAKES_MEMORY,
+	 .limit = limit_memory,
+	 .reason = ORCH_REASON_MEMORY,
+	 .scope_limit = ORCH_LIMIT_MEMORY,
+	 .controller = "memory",
+	 .held = has_no_swap,
+	 .guard = "memory"},
+	/* Succeeds if it has three times as much for two seconds. */
+	{.name = "limit.cpu",
+	 .command = "/attack/spin --spin 3 /work/enough",
+	 .limit = limit_cpu,
+	 .rule = spinner,
+	 .scope_limit = ORCH_LIMIT_CPU,
+	 .controller = "cpu",
+	 .held = was_throttled,
+	 .guard = "cpu"},
+	{.name = "limit.time",
+	 .command = "sleep 2",
+	 .limit = limit_time,
+	 .reason = ORCH_REASON_TIME},
+	{.name = "limit.disk",
+	 .command =
+		 "head -c 8000000 /dev/zero >/tmp/file && head -c 8000000 /dev/zero >/dev/shm/file",
+	 .limit = limit_disk,
+	 .reason = ORCH_REASON_DISK,
+	 .guard = "tmp size"},
 	{.name = "path.denied", .command = "cat /open/amount", .rule = deny_file},
-	{.name = "path.denied_later", .command = "echo x >/work/.later && cat /work/.later", .rule = deny_later},
-	{.name = "path.denied_rename", .command = "echo x >/work/new && mv -T /work/new /work/.later && cat /work/.later",
+	{.name = "path.denied_later",
+	 .command = "echo x >/work/.later && cat /work/.later",
 	 .rule = deny_later},
-	{.name = "overlay.lower", .command = "echo changed >/work/file", .rule = over_lower, .changes = "amounts/file"},
+	{.name = "path.denied_rename",
+	 .command = "echo x >/work/new && mv -T /work/new /work/.later && cat /work/.later",
+	 .rule = deny_later},
+	{.name = "overlay.lower",
+	 .command = "echo changed >/work/file",
+	 .rule = over_lower,
+	 .changes = "amounts/file"},
 };
+
+#define AMOUNTS (sizeof(amounts) / sizeof(amounts[0]))
 
 static bool write_file(const char *path, const char *text, uid_t uid)
 {
@@ -95,7 +191,8 @@ static bool prepare(uid_t uid)
 
 static void remove_all(void)
 {
-	static const char *const files[] = {"amounts/file", "amounts/.later", "amounts/new", "amount"};
+	static const char *const files[] = {"amounts/file", "amounts/.later", "amounts/new",
+					    "amounts/enough", "amount"};
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
 		unlink(below(place.folder, files[i]));
 	rmdir(below(place.folder, "amounts"));
@@ -111,85 +208,205 @@ static bool is_changed(const char *name)
 	return read && strcmp(text, "changed\n") == 0;
 }
 
-/* Can this user have the limit? If not, the cause is in *text. */
-static bool is_to_be_had(orch_sandbox *sandbox, uint32_t limit, char *text, size_t size)
+/* One side of an amount, and what came of it. */
+struct side {
+	bool with;			/* the limit or the rule */
+	const struct left_out *without; /* and nevertheless not this one; NULL: all of it */
+	int outcome;			/* SUCCEEDED, DENIED or UNTRIED */
+	uint32_t reason;
+	struct outside outside;
+	char text[320];
+};
+
+static int32_t side_start(orch_ctx *ctx, const struct amount *amount, const struct side *side,
+			  orch_sandbox **ret_sandbox, orch_error **reterr)
 {
-	uint32_t state = 0;
-	const char *mechanism = "";
-	if (!limit || orch_scope_limit(orch_sandbox_scope(sandbox), limit, &state, &mechanism) < 0 ||
-	    state == ORCH_LIMIT_ENFORCED)
-		return true;
-	snprintf(text, size, "%s", mechanism);
-	return false;
+	struct orch_sandbox_opts opts;
+	orch_sandbox *sandbox = NULL;
+
+	orch_sandbox_opts_init(&opts, sizeof(opts));
+	if (side->with && amount->limit)
+		amount->limit(&opts);
+	int32_t code = orch_sandbox_new(ctx, &opts, &sandbox, reterr);
+	if (code < 0)
+		return code;
+	*ret_sandbox = sandbox;
+	if (!prepare(orch_sandbox_host_uid(sandbox)))
+		return ORCH_ESYS;
+	if (amount->rule)
+		code = amount->rule(sandbox, side->with, reterr);
+	if (code == 0 && side->without && side->without->protection)
+		code = orch_sandbox_set_protection(sandbox, side->without->protection,
+						   ORCH_PROTECT_OFF, reterr);
+	if (side->without)
+		sandbox->without = side->without->bit;
+	return code < 0 ? code : orch_sandbox_start_wait(sandbox, RUN_MS, reterr);
 }
 
-/* SUCCEEDED, DENIED, UNTRIED, or UNSEEN: it can not be had here; with the cause in *text. */
-static int run(orch_ctx *ctx, const struct amount *amount, bool with, uint32_t *ret_reason, char *text, size_t size)
+static void side_tell(struct side *side, const struct amount *amount,
+		      const orch_sandbox_result *result)
+{
+	size_t length = 0;
+	const char *words = orch_sandbox_result_output(result, 2, &length);
+	int32_t status = orch_sandbox_result_status(result);
+	bool done = status == 0 && (!amount->changes || is_changed(amount->changes));
+
+	side->outcome = done ? SUCCEEDED : DENIED;
+	side->reason = orch_sandbox_result_reason(result);
+	snprintf(side->text, sizeof(side->text), "status %d, reason %u %.*s", status, side->reason,
+		 (int)(length < 100 ? length : 100), words);
+	side->text[strcspn(side->text, "\n")] = '\0';
+}
+
+static void side_run(orch_ctx *ctx, const struct amount *amount, struct side *side)
 {
 	const char *const argv[] = {"sh", "-c", amount->command, NULL};
-	struct orch_sandbox_opts opts;
+	struct orch_run_opts opts;
 	orch_sandbox *sandbox = NULL;
 	orch_sandbox_result *result = NULL;
 	orch_error *error = NULL;
-	int outcome = UNTRIED;
 
-	orch_sandbox_opts_init(&opts, sizeof(opts));
-	if (with && amount->limit)
-		amount->limit(&opts);
-	int32_t code = orch_sandbox_new(ctx, &opts, &sandbox, &error);
-	if (code == 0 && !prepare(orch_sandbox_host_uid(sandbox))) {
-		snprintf(text, size, "its files can not be made: %s", strerror(errno));
-		orch_sandbox_unref(sandbox);
-		return UNTRIED;
+	orch_run_opts_init(&opts, sizeof(opts));
+	opts.timeout_ms = RUN_MS;
+	side->outcome = UNTRIED;
+	int32_t code = side_start(ctx, amount, side, &sandbox, &error);
+	if (code == 0) {
+		outside_begin(&side->outside, orch_scope_name(orch_sandbox_scope(sandbox)),
+			      below(place.folder, "amounts/enough"));
+		code = orch_sandbox_run(sandbox, argv, &opts, &result, &error);
+		outside_end(&side->outside);
 	}
-	if (code == 0 && amount->rule)
-		code = amount->rule(sandbox, with, &error);
 	if (code == 0)
-		code = orch_sandbox_run(sandbox, argv, NULL, &result, &error);
-	if (code < 0) {
-		snprintf(text, size, "%s", orch_error_message(error));
-	} else {
-		size_t length = 0;
-		const char *words = orch_sandbox_result_output(result, 2, &length);
-		bool done = orch_sandbox_result_status(result) == 0 && (!amount->changes || is_changed(amount->changes));
-		outcome = done ? SUCCEEDED : DENIED;
-		*ret_reason = orch_sandbox_result_reason(result);
-		snprintf(text, size, "status %d, reason %u %.*s", orch_sandbox_result_status(result), *ret_reason,
-			 (int)(length < 100 ? length : 100), words);
-		text[strcspn(text, "\n")] = '\0';
-		if (with && !is_to_be_had(sandbox, amount->scope_limit, text, size))
-			outcome = UNSEEN;
-	}
+		side_tell(side, amount, result);
+	else
+		snprintf(side->text, sizeof(side->text), "%s",
+			 error ? orch_error_message(error) : "its files can not be made");
 	orch_error_free(error);
 	orch_sandbox_result_unref(result);
 	orch_sandbox_unref(sandbox);
 	orch_ctx_process(ctx, NULL);
 	remove_all();
-	return outcome;
+}
+
+/* Is it refused as it should be? *text says what the kernel held. */
+static bool is_refused(const struct amount *amount, const struct side *side, char *text,
+		       size_t size)
+{
+	return (!amount->held || amount->held(&side->outside, text, size)) &&
+	       side->outcome == DENIED && (!amount->reason || side->reason == amount->reason);
+}
+
+/* Can this user have the limit? If not, the cause is in *text; and no cause is good enough where
+ * the controller is there. */
+static bool is_to_be_had(orch_ctx *ctx, const struct amount *amount, bool *ret_wrong, char *text,
+			 size_t size)
+{
+	struct orch_sandbox_opts opts;
+	orch_sandbox *sandbox = NULL;
+	orch_error *error = NULL;
+	uint32_t state = ORCH_LIMIT_ABSENT;
+	const char *mechanism = "";
+
+	*ret_wrong = false;
+	if (!amount->scope_limit)
+		return true;
+	orch_sandbox_opts_init(&opts, sizeof(opts));
+	opts.max_memory_mib = MEMORY_MIB;
+	opts.max_cpu_percent = 100;
+	int32_t code = orch_sandbox_new(ctx, &opts, &sandbox, &error);
+	if (code == 0)
+		code = orch_sandbox_start_wait(sandbox, RUN_MS, &error);
+	if (code == 0)
+		orch_scope_limit(orch_sandbox_scope(sandbox), amount->scope_limit, &state,
+				 &mechanism);
+	snprintf(text, size, "%s", code < 0 ? orch_error_message(error) : mechanism);
+	orch_error_free(error);
+	orch_sandbox_unref(sandbox);
+	orch_ctx_process(ctx, NULL);
+	/* Partial: there is swap, and the kernel does not count it. */
+	*ret_wrong = code < 0 || (state == ORCH_LIMIT_ABSENT && has_controller(amount->controller));
+	return state == ORCH_LIMIT_ENFORCED;
+}
+
+/* Those that this user can have. The others are told, in a line each. */
+static unsigned choose(orch_ctx *ctx, const char *who, const struct amount **chosen,
+		       unsigned *ret_count)
+{
+	unsigned wrong = 0;
+
+	*ret_count = 0;
+	for (unsigned i = 0; i < AMOUNTS; i++) {
+		char text[512] = "";
+		bool is_wrong = false;
+		if (is_to_be_had(ctx, &amounts[i], &is_wrong, text, sizeof(text)))
+			chosen[(*ret_count)++] = &amounts[i];
+		else if (is_wrong)
+			printf("WRONG (%s): %s can not be had, though this host has the %s "
+			       "controller for this user: %s\n",
+			       who, amounts[i].name, amounts[i].controller, text);
+		else
+			printf("not counted (%s): %s: %s\n", who, amounts[i].name, text);
+		wrong += is_wrong;
+	}
+	return wrong;
 }
 
 unsigned amounts_judge(orch_ctx *ctx, const char *who, bool table, unsigned *ret_counted)
 {
-	unsigned wrong = 0;
-	for (unsigned i = 0; i < sizeof(amounts) / sizeof(amounts[0]); i++) {
-		const struct amount *amount = &amounts[i];
-		char with_text[256] = "", without_text[256] = "";
-		uint32_t reason = 0, ignored = 0;
-		int with = run(ctx, amount, true, &reason, with_text, sizeof(with_text));
-		if (with == UNSEEN) {
-			printf("not counted (%s): %s: %s\n", who, amount->name, with_text);
-			continue;
-		}
-		++*ret_counted;
-		int without = run(ctx, amount, false, &ignored, without_text, sizeof(without_text));
-		bool holds = with == DENIED && without == SUCCEEDED && (!amount->reason || reason == amount->reason);
+	const struct amount *chosen[AMOUNTS];
+	unsigned count, wrong = choose(ctx, who, chosen, &count);
+
+	for (unsigned i = 0; i < count; i++) {
+		const struct amount *amount = chosen[i];
+		struct side with = {.with = true}, without = {.with = false};
+		char held[160] = "";
+
+		side_run(ctx, amount, &with);
+		side_run(ctx, amount, &without);
+		bool holds = is_refused(amount, &with, held, sizeof(held)) &&
+			     without.outcome == SUCCEEDED;
 		if (table)
-			printf("%-28s refused  %-26s control: %s\n", amount->name, with_text, without_text);
+			printf("%-28s refused  %-26s %s%scontrol: %s\n", amount->name, with.text,
+			       held, *held ? "  " : "", without.text);
 		if (holds)
 			continue;
-		printf("WRONG (%s): %s is refused, and inside: %s; its control, without the limit or rule: %s\n", who,
-		       amount->name, with_text, without_text);
+		printf("WRONG (%s): %s is refused, and inside: %s, %s; its control, without the "
+		       "limit or rule: %s\n",
+		       who, amount->name, with.text, held, without.text);
 		wrong++;
+	}
+	*ret_counted += count;
+	return wrong;
+}
+
+unsigned amounts_judge_without(orch_ctx *ctx, const char *who)
+{
+	const struct amount *chosen[AMOUNTS];
+	unsigned count, wrong = choose(ctx, who, chosen, &count);
+
+	for (size_t i = 0; i < sizeof(left_out) / sizeof(left_out[0]); i++) {
+		unsigned turned = 0;
+
+		for (unsigned j = 0; j < count; j++) {
+			const struct amount *amount = chosen[j];
+			struct side side = {.with = true, .without = &left_out[i]};
+			bool expected =
+				amount->guard && strcmp(amount->guard, left_out[i].name) == 0;
+			char held[160] = "";
+
+			side_run(ctx, amount, &side);
+			turned += side.outcome == SUCCEEDED;
+			if (expected ? side.outcome == SUCCEEDED
+				     : is_refused(amount, &side, held, sizeof(held)))
+				continue;
+			printf("WRONG (%s): without %s, %s %s: %s, %s\n", who, left_out[i].name,
+			       amount->name,
+			       expected ? "stays as it is, though nothing else was to guard it"
+					: "turns, though something else was to guard it",
+			       side.text, held);
+			wrong++;
+		}
+		printf("%-4s %3u rows of amounts turn without %s\n", who, turned, left_out[i].name);
 	}
 	return wrong;
 }

@@ -410,7 +410,9 @@ static void observe(orch_ctx *ctx, const char *who, uint64_t mask, bool root, in
 	else
 		judge(who, request >= 0);
 	orch_sandbox_unref(sandbox);
-	if (!mask && !leave_out) {
+	if (!mask && leave_out) {
+		shared->wrong += amounts_judge_without(ctx, who);
+	} else if (!mask) {
 		unsigned counted = 0;
 		shared->wrong += amounts_judge(ctx, who, table, &counted);
 		shared->observations += counted;

@@ -29,51 +29,6 @@ int fake_helper(const char *name)
 
 /* --- what this host has ---------------------------------------------------------------- */
 
-static bool file_has_word(const char *path, const char *word)
-{
-	char text[4096] = "";
-	FILE *file = fopen(path, "r");
-	size_t length = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
-	if (file)
-		fclose(file);
-	text[length] = '\0';
-	for (char *save = NULL, *part = strtok_r(text, ", \n", &save); part; part = strtok_r(NULL, ", \n", &save))
-		if (strcmp(part, word) == 0)
-			return true;
-	return false;
-}
-
-/* Delegated, or a unit of an ordinary user's systemd, which sets no mark in Debian 12. */
-static bool is_delegated(const char *path)
-{
-	char value[2];
-	const char *ending = strrchr(path, '.');
-	return (getxattr(path, "user.delegate", value, 2) == 1 && value[0] == '1') ||
-	       (!is_root() && ending && (strcmp(ending, ".scope") == 0 || strcmp(ending, ".service") == 0));
-}
-
-/* In a leaf of a cgroup that was delegated to this user: the scopes' leaves are made beside the own one. */
-static bool has_controller_v2(const char *controller)
-{
-	char above[600], path[700];
-	own_cgroup(above, sizeof(above));
-	char *last = strrchr(above, '/');
-	if (!last)
-		return false;
-	*last = '\0';
-	snprintf(path, sizeof(path), "%s/cgroup.controllers", above);
-	return faccessat(AT_FDCWD, above, W_OK, AT_EACCESS) == 0 && is_delegated(above) && file_has_word(path, controller);
-}
-
-static bool has_controller(const char *controller)
-{
-	/* Root's shell sits in a v1 cgroup, or in the root of v2 (a guest); where it is elsewhere, nothing is demanded. */
-	return has_controller_v2(controller) ||
-	       (is_root() && (file_has_word("/proc/self/mountinfo", controller) ||
-			      (file_has_word("/sys/fs/cgroup/cgroup.controllers", controller) &&
-			       file_has_word("/proc/self/cgroup", "0::/"))));
-}
-
 /* What has to be found for the limit here, printed once. */
 static void demand(orch_scope *scope, uint32_t limit, uint32_t otherwise)
 {
