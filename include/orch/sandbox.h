@@ -51,7 +51,10 @@ struct orch_sandbox_opts {
 	/* Percent of one processor; where a cgroup has a cpu controller (degradable); 0: none. Since 0.1. */
 	uint32_t max_cpu_percent;
 	uint32_t reserved;
-	/* Wall time from the start; then everything in it is killed, with ORCH_REASON_TIME; 0: none. Since 0.1. */
+	/*
+	 * Wall time from the start; then everything in it is killed, with ORCH_REASON_TIME, which is also that of a
+	 * program that had not come to run; 0: none. Since 0.1.
+	 */
 	int64_t time_limit_ms;
 };
 
@@ -241,7 +244,8 @@ ORCH_API void orch_run_opts_init(struct orch_run_opts *opts, uint32_t size);
  * of it with the certificate. The sandbox is over afterwards.
  *
  * Errors: those of the start and of orch_proc_wait() before the program ran. A program that ran always
- * gives 0 and a result. Since 0.1.
+ * gives 0 and a result, and so does one that did not come to it before the sandbox's time_limit_ms: its
+ * status is ORCH_ETIMEDOUT, its reason ORCH_REASON_TIME. Since 0.1.
  */
 ORCH_API int32_t orch_sandbox_run(orch_sandbox *sandbox, const char *const *argv,
 				  const struct orch_run_opts *opts, orch_sandbox_result **ret_result,

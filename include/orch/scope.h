@@ -183,7 +183,7 @@ ORCH_API int32_t orch_proc_term_signal(const orch_proc *proc);
 #define ORCH_REASON_EXITED 1u	/* by itself, with an exit code 0..255 */
 #define ORCH_REASON_SIGNALED 2u /* by a signal that was not its scope's end */
 #define ORCH_REASON_MEMORY 3u	/* after its scope's memory limit had struck: the kernel's count of kills has risen */
-#define ORCH_REASON_TIME 4u	/* its scope's time limit was over */
+#define ORCH_REASON_TIME 4u	/* its scope's time limit was over; also if that was before it was started */
 #define ORCH_REASON_STOPPED 5u	/* its scope was being stopped; also if that was before it was started */
 #define ORCH_REASON_SETUP 6u	/* it could not be started: its scope's set-up, its own, or exec; orch_proc_error() */
 #define ORCH_REASON_LOST 7u	/* orch-reaper died, or its scope has survivors: how it ended is not known */

@@ -246,10 +246,11 @@ void scope_hear(struct orch_scope *scope, struct wire_packet *packet)
 			proc_started(proc, message->value);
 		break;
 	case WIRE_FAILED:
-		if (!proc)
+		/* Why the scope is closed, its end will say. */
+		if (!proc || message->code == ORCH_ECLOSED)
 			break;
 		error = error_of(message);
-		proc_failed(proc, message->code == ORCH_ECLOSED ? ORCH_REASON_STOPPED : ORCH_REASON_SETUP, error);
+		proc_failed(proc, ORCH_REASON_SETUP, error);
 		orch_error_free(error);
 		break;
 	case WIRE_EXITED:

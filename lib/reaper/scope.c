@@ -250,6 +250,8 @@ static void end_procs(struct orch_scope *scope, const orch_death *death)
 	uint32_t unstarted = scope->stood ? ORCH_REASON_STOPPED : ORCH_REASON_SETUP;
 	if (!scope->connected)
 		unstarted = ORCH_REASON_LOST;
+	else if (dead && orch_death_limit(death) == ORCH_LIMIT_TIME)
+		unstarted = ORCH_REASON_TIME;
 	else if (scope->start_error && orch_error_code(scope->start_error) == ORCH_ECANCELED)
 		unstarted = ORCH_REASON_STOPPED;
 	orch_error *error = NULL;
@@ -261,7 +263,10 @@ static void end_procs(struct orch_scope *scope, const orch_death *death)
 			  "the program is not known to have ended by the scope's deadline: see the "
 			  "certificate");
 	orch_error *never = NULL;
-	if (scope->start_error)
+	if (unstarted == ORCH_REASON_TIME)
+		orch_fail(&never, ORCH_ECANCELED, 0, "stop",
+			  "the scope's time limit was over before the program ran");
+	else if (scope->start_error)
 		never = orch_error_copy(scope->start_error);
 	else
 		orch_fail(&never, ORCH_ECANCELED, 0, "stop",

@@ -106,9 +106,20 @@ static int32_t spawn(struct run *run, const char *const *argv, const struct orch
 	return orch_sandbox_spawn(run->sandbox, &proc, &run->proc, reterr);
 }
 
+/* What never ran because of it has no error either: each limit has one outcome. */
+static bool ended_by_time(const struct run *run)
+{
+	return run->death && orch_death_limit(run->death) == ORCH_LIMIT_TIME;
+}
+
+static bool never_ran(const struct run *run)
+{
+	return !run->proc || orch_proc_error(run->proc);
+}
+
 static int32_t exit_status(const struct run *run)
 {
-	if (run->timed_out)
+	if (run->timed_out || never_ran(run))
 		return ORCH_ETIMEDOUT;
 	if (orch_proc_term_signal(run->proc) > 0)
 		return 256 + orch_proc_term_signal(run->proc);
@@ -135,8 +146,8 @@ static int32_t make_result(struct run *run, orch_sandbox_result **ret_result, or
 	if (!result)
 		return orch_fail_memory(reterr);
 	result->status = exit_status(run);
-	result->reason = orch_proc_reason(run->proc);
-	for (int i = 0; i < 2; i++) {
+	result->reason = never_ran(run) ? ORCH_REASON_TIME : orch_proc_reason(run->proc);
+	for (int i = 0; i < 2 && run->streams[i]; i++) {
 		if (orch_stream_reason(run->streams[i]) == ORCH_STREAM_BROKEN) {
 			orch_sandbox_result_unref(result);
 			return orch_fail_memory(reterr);
@@ -176,27 +187,37 @@ int32_t orch_sandbox_run(orch_sandbox *sandbox, const char *const *argv,
 	if (known.output_limit > MAX_OUTPUT)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL,
 				 "orch_run_opts.output_limit exceeds 4 GiB");
-	code = orch_sandbox_start_wait(sandbox, -1, reterr);
-	if (code < 0)
-		return code;
 
 	struct run run = {.sandbox = orch_sandbox_ref(sandbox),
 			  .output_limit = known.output_limit};
+	orch_error *error = NULL;
 
-	code = spawn(&run, argv, &known, reterr);
+	code = orch_sandbox_start_wait(sandbox, -1, &error);
+	/* What did not start for another reason may be somebody else's: it is not touched. */
+	bool is_ours = code == 0 || code == ORCH_ECANCELED;
 	if (code == 0)
-		code = orch_ctx_wait(sandbox->ctx, -1, run_is_over, &run, reterr);
-	stop_scope(&run);
+		code = spawn(&run, argv, &known, &error);
+	if (code == 0)
+		code = orch_ctx_wait(sandbox->ctx, -1, run_is_over, &run, &error);
+	if (is_ours)
+		stop_scope(&run);
 	orch_source_remove(run.timer);
 	if (code == 0)
-		code = check_ran(&run, reterr);
+		code = check_ran(&run, &error);
+	if (code < 0 && ended_by_time(&run)) {
+		error = orch_error_free(error);
+		code = 0;
+	}
 	if (code == 0)
-		code = make_result(&run, ret_result, reterr);
+		code = make_result(&run, ret_result, &error);
 	for (int i = 0; i < 2; i++)
 		orch_stream_unref(run.streams[i]);
 	orch_proc_unref(run.proc);
 	orch_death_unref(run.death);
 	orch_sandbox_unref(run.sandbox);
+	if (reterr && error)
+		*reterr = ORCH_STEAL(error);
+	orch_error_free(error);
 	return code;
 }
 

@@ -578,7 +578,7 @@ START_TEST(wall_time)
 	orch_proc *still = spawn(control.scope, LOAD("stubborn"));
 	while (!orch_proc_pid(still))
 		OK(orch_ctx_process(control.ctx, e));
-	opts.time_limit_ms = 500;
+	opts.time_limit_ms = 5000; /* in which a loaded or emulated machine starts a program */
 	opts.required_limits = ORCH_LIMIT_TIME;
 	limited_new(&limited, &opts);
 	demand(limited.scope, ORCH_LIMIT_TIME, ORCH_LIMIT_ENFORCED);
@@ -589,6 +589,18 @@ START_TEST(wall_time)
 	assert_ended_by(&limited, ORCH_LIMIT_TIME);
 	orch_proc_unref(proc);
 	limited_end(&limited);
+	/* However early it is over: what had not come to run by then has no other reason. */
+	for (uint32_t i = 0; i < 24; i++) {
+		opts.time_limit_ms = 1 + i % 4;
+		limited_new(&limited, &opts);
+		proc = spawn(limited.scope, LOAD("stubborn"));
+		int32_t code = orch_proc_wait(proc, 20000, NULL, NULL);
+		ck_assert_msg(code == 0 || code == ORCH_ECANCELED, "%d", code);
+		ck_assert_uint_eq(orch_proc_reason(proc), ORCH_REASON_TIME);
+		orch_proc_unref(proc);
+		assert_ended_by(&limited, ORCH_LIMIT_TIME);
+		limited_end(&limited);
+	}
 	OK(orch_ctx_process(control.ctx, e));
 	ck_assert_int_eq(control.deaths.count, 0);
 	ck_assert_uint_eq(orch_proc_reason(still), 0);

@@ -620,12 +620,27 @@ START_TEST(time_limit)
 	orch_sandbox *sandbox = NULL;
 
 	orch_sandbox_opts_init(&opts, sizeof(opts));
-	opts.time_limit_ms = 700;
+	opts.time_limit_ms = 5000; /* in which a loaded machine starts a program */
 	sandbox = overlay_new(ctx, &opts, lower_new());
 	ck_assert_uint_eq(run_kept(sandbox, "echo begun > begun; sleep 60", 256 + SIGKILL),
 			  ORCH_REASON_TIME);
 	expect_changes(sandbox, "A begun\n");
 	orch_sandbox_unref(sandbox);
+	/* However early it is over: in the set-up, before the program, in it. */
+	for (int i = 0; i < 24; i++) {
+		orch_sandbox_result *result = NULL;
+
+		opts.time_limit_ms = 1 + i % 8;
+		sandbox = sandbox_new(ctx, &opts);
+		OK(orch_sandbox_run(sandbox, SH("sleep 60"), NULL, &result, e));
+		ck_assert_uint_eq(orch_sandbox_result_reason(result), ORCH_REASON_TIME);
+		ck_assert_uint_eq(orch_death_limit(orch_sandbox_result_death(result)), ORCH_LIMIT_TIME);
+		int32_t status = orch_sandbox_result_status(result);
+
+		ck_assert_msg(status == ORCH_ETIMEDOUT || status == 256 + SIGKILL, "%d", status);
+		orch_sandbox_result_unref(result);
+		orch_sandbox_unref(sandbox);
+	}
 	opts.time_limit_ms = 60000;
 	sandbox = overlay_new(ctx, &opts, lower_new());
 	ck_assert_uint_eq(run_kept(sandbox, "exit 3", 3), ORCH_REASON_EXITED);

@@ -10,8 +10,8 @@ from typing import IO, Any, Iterable, List, Mapping, Optional, Union
 
 from . import _callbacks, _handle, _table, death
 from ._completion import Completion
-from ._enums import Access, Net, Protect, Reason, Root, Rung, choice
-from ._errors import Code, TimedOut, error_of, make_error
+from ._enums import Access, Limit, Net, Protect, Reason, Root, Rung, choice
+from ._errors import Canceled, ClosedError, Code, TimedOut, error_of, make_error
 from ._native import (Path, Text, address, buffer, call, checked, encode, encode_path, length, lib, optional_path,
                       options, payload, strings, text)
 from .changes import Changes
@@ -313,9 +313,22 @@ class Sandbox(_handle.Handle):
         output_limit  bytes kept of each stream; 0: 1 MiB; the rest is read and dropped
         input         for stdin; None: /dev/null
 
-        Errors of the start and of the spawn. A program that ran always gives a result. A cancelled run stops the scope;
-        stop() gives its certificate.
+        Errors of the start and of the spawn. A program that ran always gives a result, and so does one that did not come
+        to it before the sandbox's time limit: Code.ETIMEDOUT and Reason.TIME. A cancelled run stops the scope; stop()
+        gives its certificate.
         """
+        try:
+            return await self._run(argv, timeout_ms, output_limit, input)
+        except (Canceled, ClosedError):
+            if self.scope is None:
+                raise
+            end = await self.stop()
+            if end.limit != Limit.TIME:
+                raise
+            return SandboxResult(int(Code.ETIMEDOUT), b"", b"", False, False, end, Reason.TIME)
+
+    async def _run(self, argv: Iterable[Path], timeout_ms: int, output_limit: int,
+                   given: Union[bytes, str, None]) -> SandboxResult:
         loop = asyncio.get_running_loop()
         self.context.require_attached("Sandbox.run()")
         if self._started is None and self.scope is None:
@@ -324,7 +337,7 @@ class Sandbox(_handle.Handle):
             await self._started
         streams = [_Capture(loop, output_limit or DEFAULT_OUTPUT_LIMIT) for _stream in (1, 2)]
         try:
-            proc = self._spawn_captured(argv, payload(input), streams)
+            proc = self._spawn_captured(argv, payload(given), streams)
             try:
                 status = await asyncio.wait_for(proc.wait(), (timeout_ms or DEFAULT_TIMEOUT_MS) / 1000)
             except TimedOut:

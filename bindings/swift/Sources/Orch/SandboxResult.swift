@@ -49,10 +49,24 @@ extension Sandbox {
     /// context go on meanwhile.
     ///
     /// Cancelling the task stops the scope; when it is dead, `ORCH_ECANCELED` is thrown. Errors besides:
-    /// those of the start, and `ORCH_ESPAWN`. A program that ran always gives a result.
+    /// those of the start, and `ORCH_ESPAWN`. A program that ran always gives a result, and so does one that
+    /// did not come to it before the sandbox's time limit: ``ExitStatus/timedOut`` and ``EndReason/time``.
     public func run(_ argv: [String], _ options: RunOptions = RunOptions()) async throws(OrchError)
         -> SandboxResult
     {
+        do {
+            return try await runToItsEnd(argv, options)
+        } catch {
+            guard error.code == .ecanceled || error.code == .eclosed, !Task.isCancelled,
+                let death = try? await scope.stop(), death.limit == .time
+            else { throw error }
+            return SandboxResult(
+                status: .timedOut, stdout: [], stderr: [], stdoutTruncated: false, stderrTruncated: false,
+                death: death, reason: .time)
+        }
+    }
+
+    private func runToItsEnd(_ argv: [String], _ options: RunOptions) async throws(OrchError) -> SandboxResult {
         var defaults = orch_run_opts()
         orch_run_opts_init(&defaults, sizeOf(orch_run_opts.self))
         let limit = options.outputLimit == 0 ? defaults.output_limit : options.outputLimit

@@ -112,6 +112,9 @@ import Testing
         #expect(full.status == .exited(3))
         #expect(full.reason == .disk)
         #expect(try await run(fill, tmpMib: 64).reason == .exited)
-        #expect(try await run(["/bin/sleep", "1000"], timeLimitMs: 300).reason == .time)
+        // However early it is over: before the program runs, too.
+        for timeLimitMs: Int64 in [1, 2, 3, 5, 8, 300] {
+            #expect(try await run(["/bin/sleep", "1000"], timeLimitMs: timeLimitMs).reason == .time)
+        }
     }
 }

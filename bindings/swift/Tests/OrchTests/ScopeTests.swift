@@ -44,7 +44,8 @@ import Testing
     @Test func aTimeLimitEndsTheScope() async throws {
         let context = try Context()
         var options = Scope.Options()
-        options.timeLimitMs = 300
+        // Long enough for a loaded machine to start the program within it.
+        options.timeLimitMs = 5000
         options.processLimit = 20
         options.requiredLimits = [.time, .processes]
         let scope = try await Scope(context, options)
