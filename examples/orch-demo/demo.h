@@ -27,6 +27,7 @@ enum {
 	EXIT_PARTIAL = 10,
 	EXIT_ABORTED = 11,
 	EXIT_NEEDS_HUMAN = 12,
+	EXIT_EXEC_POLICY = 124, /* exec: the policy is refused, or can not be read */
 	EXIT_EXEC_SETUP = 125,  /* exec: the sandbox could not be set up */
 	EXIT_EXEC_SPAWN = 127,  /* exec: the program could not be started */
 	EXIT_INTERRUPTED = 130,
@@ -46,7 +47,7 @@ struct options {
 	double max_usd;
 	uint64_t max_tokens, max_time_s;
 	uint32_t jobs, max_attempts;
-	const char *isolation, *state, *answers, *scenario, *net;
+	const char *isolation, *state, *answers, *scenario, *net, *policy;
 	const char *grants[8];
 	size_t grant_count;
 	const char *claude, *codex;
@@ -58,12 +59,15 @@ struct options {
 	uint32_t limit;
 	bool newest, records, replace;
 	const char *operands[4]; /* of it: what stands between the options */
+	uint64_t given;          /* which options: option_outside() */
 	const char **rest; /* after "--" or the positional arguments */
 	int rest_count;
 };
 
 /* options.c: prints what is wrong and returns false. */
 bool options_parse(int argc, char **argv, struct options *options);
+/* One that was given and is none of `names`, or NULL. */
+const char *option_outside(const struct options *options, const char *const *names);
 uint32_t role_number(const char *name, size_t length);
 
 /* main.c */

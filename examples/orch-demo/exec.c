@@ -5,7 +5,8 @@
 #include "demo.h"
 
 /*
- * exec: nothing of the host but its tools, read-only; what the program prints streams through.
+ * exec: nothing of the host but its tools, read-only, or what a policy allows; what the program
+ * prints streams through.
  */
 static int forward(orch_sandbox *sandbox, const struct options *options, int32_t *ret_status)
 {
@@ -86,8 +87,40 @@ static void print_certificate(const struct options *options, int32_t status, orc
 	json_decref(line);
 }
 
+/* The message begins with FILE:LINE, where it has one, so that an editor finds it. */
+static int refuse_policy(orch_error *error)
+{
+	fprintf(stderr, "orch-demo: %s [%s]\n", orch_error_message(error),
+		orch_code_name(orch_error_code(error)));
+	orch_error_free(error);
+	return EXIT_EXEC_POLICY;
+}
+
+static int start(orch_sandbox *sandbox, const struct options *options)
+{
+	orch_error *error = NULL;
+	if (options->policy && orch_sandbox_load_policy(sandbox, options->policy, &error) < 0)
+		return refuse_policy(error);
+	if (orch_sandbox_start_wait(sandbox, 20000, &error) < 0) {
+		bool unenforceable = orch_error_code(error) == ORCH_EUNENFORCEABLE;
+		fail("the sandbox", error);
+		return unenforceable ? EXIT_UNENFORCEABLE : EXIT_EXEC_SETUP;
+	}
+	/* What connects there would wait for ever. */
+	if (orch_sandbox_listener_fd(sandbox) >= 0)
+		return fail_text(EXIT_EXEC_POLICY, "%s: net=\"broker\": exec has no broker, take net=\"none\"",
+				 options->policy);
+	return EXIT_FINE;
+}
+
 int command_exec(const struct options *options)
 {
+	static const char *const taken[] = {"net", "policy", "json", NULL};
+	const char *foreign = option_outside(options, taken);
+	if (foreign)
+		return fail_text(EXIT_USAGE,
+				 "exec: --%s is no option of it; they are --net, --policy, --json",
+				 foreign);
 	if (options->idea)
 		return fail_text(EXIT_USAGE, "exec: put the command behind \"--\": orch-demo exec -- %s ...",
 				 options->idea);
@@ -105,13 +138,13 @@ int command_exec(const struct options *options)
 	int32_t status = -1;
 	orch_sandbox_opts_init(&opts, sizeof(opts));
 	opts.label = "exec";
-	if (orch_sandbox_new(ctx, &opts, &sandbox, &error) < 0 ||
-	    orch_sandbox_start_wait(sandbox, 20000, &error) < 0) {
-		bool unenforceable = orch_error_code(error) == ORCH_EUNENFORCEABLE;
+	if (orch_sandbox_new(ctx, &opts, &sandbox, &error) < 0) {
 		fail("the sandbox", error);
-		exit_code = unenforceable ? EXIT_UNENFORCEABLE : EXIT_EXEC_SETUP;
 		goto out;
 	}
+	exit_code = start(sandbox, options);
+	if (exit_code != EXIT_FINE)
+		goto out;
 	exit_code = forward(sandbox, options, &status);
 	if (exit_code == EXIT_FINE)
 		exit_code = status < 256 ? status : 128 + (status - 256);

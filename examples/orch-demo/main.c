@@ -11,7 +11,8 @@
 static const char usage[] =
 	"usage: orch-demo COMMAND [OPTIONS]\n"
 	"\n"
-	"  exec [--net none] -- CMD...   run CMD in a sandbox, stop it, print the death certificate\n"
+	"  exec -- CMD...                run CMD in a sandbox, stop it, print the death certificate\n"
+	"      --net none --policy FILE --json\n"
 	"  doctor                        what this host really enforces, proved by live probes\n"
 	"  tour                          what is promised, tried here: escapes, a daemon, a liar, a coordinator killed\n"
 	"  run [IDEA]                    from an idea to a verified product\n"
@@ -198,6 +199,8 @@ int main(int argc, char **argv)
 		return EXIT_USAGE;
 	if (strcmp(command, "exec") == 0)
 		return command_exec(&options);
+	if (options.policy)
+		return fail_text(EXIT_USAGE, "%s: --policy is an option of exec", command);
 	if (strcmp(command, "doctor") == 0)
 		return command_doctor(&options);
 	if (strcmp(command, "tour") == 0)

@@ -9,7 +9,7 @@ enum {
 	OPT_KEY_FILE, OPT_MAX_USD, OPT_MAX_TOKENS, OPT_MAX_TIME, OPT_MAX_ATTEMPTS, OPT_JOBS, OPT_ISOLATION, OPT_STATE,
 	OPT_ANSWERS, OPT_SCENARIO, OPT_YES, OPT_JSON, OPT_NET, OPT_GRANT, OPT_CLAUDE, OPT_CODEX, OPT_NO_REVIEW,
 	OPT_CRASH_AT, OPT_PORT, OPT_JOURNAL, OPT_ANCHOR, OPT_ONLY, OPT_KIND, OPT_LIMIT, OPT_NEWEST, OPT_RECORDS, OPT_REPLACE,
-	OPT_BY, OPT_NOTE,
+	OPT_BY, OPT_NOTE, OPT_POLICY,
 };
 
 static const struct option known[] = {
@@ -50,6 +50,7 @@ static const struct option known[] = {
 	{"replace", no_argument, NULL, OPT_REPLACE},
 	{"by", required_argument, NULL, OPT_BY},
 	{"note", required_argument, NULL, OPT_NOTE},
+	{"policy", required_argument, NULL, OPT_POLICY},
 	{NULL, 0, NULL, 0},
 };
 
@@ -120,6 +121,20 @@ static bool one_of(const char *option, const char *text, const char *const *choi
 	return false;
 }
 
+const char *option_outside(const struct options *o, const char *const *names)
+{
+	for (size_t i = 0; known[i].name; i++) {
+		const char *const *name = names;
+		if (!(o->given >> (known[i].val - OPT_IDEA_FILE) & 1))
+			continue;
+		while (*name && strcmp(*name, known[i].name) != 0)
+			name++;
+		if (!*name)
+			return known[i].name;
+	}
+	return NULL;
+}
+
 bool options_parse(int argc, char **argv, struct options *o)
 {
 	static const char *const providers[] = {"synthetic", "anthropic", "openai", NULL};
@@ -147,6 +162,8 @@ bool options_parse(int argc, char **argv, struct options *o)
 				o->idea = argv[optind++];
 			continue;
 		}
+		if (option >= OPT_IDEA_FILE)
+			o->given |= UINT64_C(1) << (option - OPT_IDEA_FILE);
 		switch (option) {
 		case OPT_IDEA_FILE: o->idea_file = optarg; break;
 		case OPT_REPO: o->repo = optarg; break;
@@ -241,6 +258,7 @@ bool options_parse(int argc, char **argv, struct options *o)
 		case OPT_REPLACE: o->replace = true; break;
 		case OPT_BY: o->by = optarg; break;
 		case OPT_NOTE: o->note = optarg; break;
+		case OPT_POLICY: o->policy = optarg; break;
 		default:
 			fprintf(stderr, "orch-demo: see \"orch-demo help\"\n");
 			return false;
