@@ -12,6 +12,13 @@
 
 #define STREAM_LOAD(...) ARGV(self_path, "--stream", __VA_ARGS__)
 
+/* For what is looked at very often: libcheck writes down the place of each ck_assert(), also of one that holds. */
+#define HOLDS(expression)                                                                                              \
+	do {                                                                                                           \
+		if (!(expression))                                                                                     \
+			ck_abort_msg("%s", #expression);                                                               \
+	} while (0)
+
 /* No two neighbouring pages of it are alike. */
 static inline uint8_t pattern(uint64_t position)
 {
@@ -126,18 +133,17 @@ static inline void on_data(void *userdata, orch_stream *stream, const void *byte
 {
 	struct seen *seen = userdata;
 	uint64_t before = seen->bytes;
-	ck_assert_int_eq(seen->ends, 0);
-	ck_assert_uint_gt(length, 0);
-	ck_assert(!seen->paused);
+	HOLDS(seen->ends == 0);
+	HOLDS(length > 0);
+	HOLDS(!seen->paused);
 	for (size_t i = 0; seen->check && i < length; i++)
 		if (((const uint8_t *)bytes)[i] != pattern(before + i))
 			ck_abort_msg("byte %llu is another one", (unsigned long long)(before + i));
 	for (size_t i = 0; i < length && before + i < sizeof(seen->text) - 1; i++)
 		seen->text[before + i] = ((const char *)bytes)[i];
 	seen->bytes += length;
-	ck_assert_uint_eq(orch_stream_bytes(stream), seen->bytes);
-	if (seen->counter)
-		ck_assert_uint_le(seen->counter->written, seen->bytes + seen->ahead);
+	HOLDS(orch_stream_bytes(stream) == seen->bytes);
+	HOLDS(!seen->counter || seen->counter->written <= seen->bytes + seen->ahead);
 	if (seen->pause_every && before / seen->pause_every != seen->bytes / seen->pause_every) {
 		OK(orch_stream_pause(stream, e));
 		seen->paused = true;

@@ -161,7 +161,7 @@ START_TEST(much_is_captured_from_both_ends)
 	const uint8_t *bytes = orch_stream_captured(stream, &length);
 	ck_assert_uint_eq(length, first + last);
 	for (uint64_t i = 0; i < length; i++)
-		ck_assert_uint_eq(bytes[i], pattern(i < first ? i : total - length + i));
+		HOLDS(bytes[i] == pattern(i < first ? i : total - length + i));
 	ck_assert_uint_eq(orch_stream_dropped(stream), total - length);
 	ck_assert_uint_lt(memory_peak_kib() - memory, 4096);
 	orch_stream_unref(stream);
