@@ -341,7 +341,7 @@ START_TEST(descriptors_of_the_host)
 	orch_sandbox *sandbox = sandbox_new(ctx, NULL);
 
 	ck_assert(before >= 0 && folder_fd >= 0);
-	OK(orch_sandbox_start_wait(sandbox, 10000, e));
+	OK(orch_sandbox_start_wait(sandbox, 60000, e));
 	int after = open("/etc/passwd", O_RDONLY);
 	struct outcome outcome = run(sandbox, ARGV(INSIDE, "--attack", "fds"));
 
@@ -413,7 +413,7 @@ START_TEST(created_later)
 	orch_sandbox *sandbox = sandbox_new(ctx, NULL);
 
 	OK(orch_sandbox_set_workspace(sandbox, work, NULL, e));
-	OK(orch_sandbox_start_wait(sandbox, 10000, e));
+	OK(orch_sandbox_start_wait(sandbox, 60000, e));
 	put(in(outside, "later"), "secret");
 	denied_inside(sandbox, "ENOENT", "open", in(outside, "later"), "0", NULL);
 	orch_ctx_unref(ctx);
@@ -438,7 +438,7 @@ START_TEST(required_and_missing)
 	orch_ctx *ctx = ctx_new();
 	orch_sandbox *sandbox = sandbox_new(ctx, NULL);
 
-	REFUSED(ORCH_EUNENFORCEABLE, name, orch_sandbox_start_wait(sandbox, 10000, e));
+	REFUSED(ORCH_EUNENFORCEABLE, name, orch_sandbox_start_wait(sandbox, 60000, e));
 	orch_sandbox_unref(sandbox);
 	sandbox = sandbox_new(ctx, NULL);
 	OK(orch_sandbox_set_protection(sandbox, name, ORCH_PROTECT_DEGRADABLE, e));
@@ -465,7 +465,7 @@ START_TEST(no_user_namespaces)
 	orch_sandbox *sandbox = sandbox_new(ctx, NULL);
 
 	REFUSED(ORCH_EUNENFORCEABLE, "user.max_user_namespaces is 0",
-		orch_sandbox_start_wait(sandbox, 10000, e));
+		orch_sandbox_start_wait(sandbox, 60000, e));
 	orch_sandbox_unref(sandbox);
 	orch_ctx_unref(ctx);
 }
@@ -534,7 +534,7 @@ static void *start_in_thread(void *userdata)
 {
 	orch_sandbox *sandbox = userdata;
 
-	OK(orch_sandbox_start_wait(sandbox, 10000, e));
+	OK(orch_sandbox_start_wait(sandbox, 60000, e));
 	return NULL;
 }
 
@@ -564,7 +564,7 @@ static unsigned alive_named(const char *seconds)
 
 static void wait_until_none(const char *seconds)
 {
-	for (int i = 0; i < 100 && alive_named(seconds) > 0; i++)
+	for (int i = 0; i < 1000 && alive_named(seconds) > 0; i++)
 		usleep(50000);
 	ck_assert_uint_eq(alive_named(seconds), 0);
 }
@@ -576,7 +576,7 @@ static orch_proc *start_sleeper(orch_ctx *ctx, orch_sandbox *sandbox, const char
 	orch_proc *proc = NULL;
 	char script[160];
 
-	OK(orch_sandbox_start_wait(sandbox, 10000, e));
+	OK(orch_sandbox_start_wait(sandbox, 60000, e));
 	orch_proc_opts_init(&opts, sizeof(opts));
 	snprintf(script, sizeof(script), "trap '' TERM; setsid sleep %s & sleep %s", seconds,
 		 seconds);
@@ -640,7 +640,7 @@ START_TEST(forked_child)
 	orch_ctx *ctx = ctx_new();
 	orch_sandbox *sandbox = sandbox_new(ctx, NULL);
 
-	OK(orch_sandbox_start_wait(sandbox, 10000, e));
+	OK(orch_sandbox_start_wait(sandbox, 60000, e));
 	pid_t child = fork();
 	int status = 0;
 
@@ -682,7 +682,7 @@ START_TEST(nothing_is_left)
 		uint32_t uid = orch_sandbox_host_uid(sandbox);
 
 		OK(orch_sandbox_set_workspace(sandbox, new_folder(), NULL, e));
-		OK(orch_sandbox_start_wait(sandbox, 10000, e));
+		OK(orch_sandbox_start_wait(sandbox, 60000, e));
 		snprintf(name, sizeof(name), "%s", orch_scope_name(orch_sandbox_scope(sandbox)));
 		ck_assert_int_eq(run(sandbox, SH(script)).status, 1);
 		snprintf(command, sizeof(command),
@@ -694,7 +694,7 @@ START_TEST(nothing_is_left)
 		ck_assert_uint_eq(alive_named(seconds), 0);
 		sandbox = sandbox_new(ctx, NULL);
 		OK(orch_sandbox_add_path(sandbox, "/no/such", NULL, ORCH_PATH_READ, e));
-		REFUSED(ORCH_ENOENT, "/no/such", orch_sandbox_start_wait(sandbox, 10000, e));
+		REFUSED(ORCH_ENOENT, "/no/such", orch_sandbox_start_wait(sandbox, 60000, e));
 		uid = orch_sandbox_host_uid(sandbox);
 		orch_sandbox_unref(sandbox);
 		orch_ctx_unref(ctx);

@@ -151,12 +151,12 @@ START_TEST(memory_is_had_or_refused)
 	opts.max_memory_mib = 64;
 	OK(orch_sandbox_new(ctx, &opts, &degradable, e));
 	OK(orch_sandbox_new(ctx, &opts, &required, e));
-	OK(orch_sandbox_start_wait(degradable, 10000, e));
+	OK(orch_sandbox_start_wait(degradable, 60000, e));
 	OK(orch_sandbox_set_protection(required, "memory", REQUIRED, e));
 	if (degradable->memory_mechanism)
-		OK(orch_sandbox_start_wait(required, 10000, e));
+		OK(orch_sandbox_start_wait(required, 60000, e));
 	else
-		REFUSED(ORCH_EUNENFORCEABLE, "protection memory", orch_sandbox_start_wait(required, 10000, e));
+		REFUSED(ORCH_EUNENFORCEABLE, "protection memory", orch_sandbox_start_wait(required, 60000, e));
 	orch_sandbox_unref(degradable);
 	orch_sandbox_unref(required);
 	orch_ctx_unref(ctx);

@@ -389,11 +389,11 @@ START_TEST(refusals)
 	orch_sandbox_unref(sandbox);
 
 	sandbox = overlay_new(ctx, NULL, in(lower, "missing"));
-	REFUSED(ORCH_ENOENT, "missing", orch_sandbox_start_wait(sandbox, 10000, e));
+	REFUSED(ORCH_ENOENT, "missing", orch_sandbox_start_wait(sandbox, 60000, e));
 	REFUSED(ORCH_ESTATE, "not stood", orch_sandbox_changes(sandbox, &changes, e));
 	orch_sandbox_unref(sandbox);
 	sandbox = overlay_new(ctx, NULL, in(lower, "keep"));
-	REFUSED(ORCH_EINVAL, "no folder", orch_sandbox_start_wait(sandbox, 10000, e));
+	REFUSED(ORCH_EINVAL, "no folder", orch_sandbox_start_wait(sandbox, 60000, e));
 	orch_sandbox_unref(sandbox);
 	ck_assert_ptr_eq(changes, ctx);
 	orch_ctx_unref(ctx);
@@ -411,7 +411,7 @@ START_TEST(parallel_sandboxes_do_not_see_each_other)
 	ck_assert_int_eq(chmod(lower, 03755), 0);
 	for (int i = 0; i < 2; i++) {
 		sandboxes[i] = overlay_new(ctx, NULL, lower);
-		OK(orch_sandbox_start_wait(sandboxes[i], 10000, e));
+		OK(orch_sandbox_start_wait(sandboxes[i], 60000, e));
 	}
 	for (int i = 0; i < 2; i++) {
 		struct orch_proc_opts opts;
@@ -565,38 +565,88 @@ START_TEST(owners_of_the_folder)
 }
 END_TEST
 
+/* Where no overlay can be made: nothing is begun, the folder stays as it is, and the way out that is named is one. */
+START_TEST(refused_by_an_older_kernel)
+{
+	become(_i);
+	orch_ctx *ctx = ctx_new();
+	char *lower = lower_new(), *before = snapshot(lower);
+	orch_sandbox *sandbox = overlay_new(ctx, NULL, lower);
+	orch_sandbox_result *result = NULL;
+	orch_changes *changes = NULL;
+	orch_error *error = NULL;
+
+	ck_assert_int_eq(orch_sandbox_start_wait(sandbox, 10000, &error), ORCH_EUNENFORCEABLE);
+	ck_assert_str_eq(orch_error_step(error), "overlay");
+	ck_assert_int_eq(orch_error_errno(error), EOPNOTSUPP);
+	ck_assert_msg(strstr(orch_error_message(error), "a copy of the folder as workspace"), "%s",
+		      orch_error_message(error));
+	orch_error_free(error);
+	REFUSED(ORCH_ESTATE, "not stood", orch_sandbox_changes(sandbox, &changes, e));
+	orch_sandbox_unref(sandbox);
+	sandbox = overlay_new(ctx, NULL, lower);
+	OVERLAY_REFUSED(orch_sandbox_run(sandbox, ARGV("/bin/true"), NULL, &result, e));
+	ck_assert(!result && !changes);
+	orch_sandbox_unref(sandbox);
+	char *after = snapshot(lower);
+
+	ck_assert_str_eq(before, after);
+	free(before);
+	free(after);
+	sandbox = sandbox_new(ctx, NULL);
+	OK(orch_sandbox_set_workspace(sandbox, lower, NULL, e));
+	run_kept(sandbox, "echo more >> edit && echo x > new", 0);
+	orch_sandbox_unref(sandbox);
+	ck_assert(holds(in(lower, "edit"), "edit\nmore\n"));
+	orch_ctx_unref(ctx);
+}
+END_TEST
+
 /* --- what runs out --------------------------------------------------------------------------- */
+
+/* As every sandbox has it, over a folder where that is possible. */
+static orch_sandbox *maybe_overlay_new(orch_ctx *ctx, const struct orch_sandbox_opts *opts, const char *lower)
+{
+	orch_sandbox *sandbox = sandbox_new(ctx, opts);
+
+	if (NO_OVERLAYS)
+		OK(orch_sandbox_set_workspace(sandbox, lower, NULL, e));
+	else
+		OK(orch_sandbox_set_overlay(sandbox, lower, NULL, e));
+	return sandbox;
+}
 
 START_TEST(one_budget_and_its_reason)
 {
 	become(_i);
 	orch_ctx *ctx = ctx_new();
 	struct orch_sandbox_opts opts;
-	static const char *const fill[] = {"/work/big", "/tmp/big", "/dev/shm/big"};
+	static const char *const fills[] = {"/tmp/big", "/dev/shm/big", "/work/big"};
+	const size_t count = NO_OVERLAYS ? 2 : 3;
 	char script[256];
 
 	orch_sandbox_opts_init(&opts, sizeof(opts));
 	opts.tmp_mib = 8;
-	for (size_t i = 0; i < 3; i++) {
-		orch_sandbox *sandbox = overlay_new(ctx, &opts, lower_new());
+	for (size_t i = 0; i < count; i++) {
+		orch_sandbox *sandbox = maybe_overlay_new(ctx, &opts, lower_new());
 
 		/* What one took the others do not get. */
 		snprintf(script, sizeof(script),
-			 "head -c 6M /dev/zero > %s && head -c 3M /dev/zero > %s", fill[i],
-			 fill[(i + 1) % 3]);
+			 "head -c 6M /dev/zero > %s && head -c 3M /dev/zero > %s", fills[i],
+			 fills[(i + 1) % count]);
 		ck_assert_uint_eq(run_kept(sandbox, script, 1), ORCH_REASON_DISK);
 		orch_sandbox_unref(sandbox);
-		sandbox = overlay_new(ctx, &opts, lower_new());
-		snprintf(script, sizeof(script), "head -c 6M /dev/zero > %s; exit 1", fill[i]);
+		sandbox = maybe_overlay_new(ctx, &opts, lower_new());
+		snprintf(script, sizeof(script), "head -c 6M /dev/zero > %s; exit 1", fills[i]);
 		ck_assert_uint_eq(run_kept(sandbox, script, 1), ORCH_REASON_EXITED);
 		orch_sandbox_unref(sandbox);
-		sandbox = overlay_new(ctx, &opts, lower_new());
-		snprintf(script, sizeof(script), "head -c 9M /dev/zero > %s; exit 0", fill[i]);
+		sandbox = maybe_overlay_new(ctx, &opts, lower_new());
+		snprintf(script, sizeof(script), "head -c 9M /dev/zero > %s; exit 0", fills[i]);
 		ck_assert_uint_eq(run_kept(sandbox, script, 0), ORCH_REASON_EXITED);
 		orch_sandbox_unref(sandbox);
 	}
 	/* Names run out too, and a signal is no success. */
-	orch_sandbox *sandbox = overlay_new(ctx, &opts, lower_new());
+	orch_sandbox *sandbox = maybe_overlay_new(ctx, &opts, lower_new());
 
 	ck_assert_uint_eq(
 		run_kept(
@@ -605,7 +655,7 @@ START_TEST(one_budget_and_its_reason)
 			256 + SIGABRT),
 		ORCH_REASON_DISK);
 	orch_sandbox_unref(sandbox);
-	sandbox = overlay_new(ctx, &opts, lower_new());
+	sandbox = maybe_overlay_new(ctx, &opts, lower_new());
 	ck_assert_uint_eq(run_kept(sandbox, "kill -ABRT $$", 256 + SIGABRT), ORCH_REASON_SIGNALED);
 	orch_sandbox_unref(sandbox);
 	orch_ctx_unref(ctx);
@@ -621,10 +671,11 @@ START_TEST(time_limit)
 
 	orch_sandbox_opts_init(&opts, sizeof(opts));
 	opts.time_limit_ms = 5000; /* in which a loaded machine starts a program */
-	sandbox = overlay_new(ctx, &opts, lower_new());
+	sandbox = maybe_overlay_new(ctx, &opts, lower_new());
 	ck_assert_uint_eq(run_kept(sandbox, "echo begun > begun; sleep 60", 256 + SIGKILL),
 			  ORCH_REASON_TIME);
-	expect_changes(sandbox, "A begun\n");
+	if (!NO_OVERLAYS)
+		expect_changes(sandbox, "A begun\n");
 	orch_sandbox_unref(sandbox);
 	/* However early it is over: in the set-up, before the program, in it. */
 	for (int i = 0; i < 24; i++) {
@@ -642,7 +693,7 @@ START_TEST(time_limit)
 		orch_sandbox_unref(sandbox);
 	}
 	opts.time_limit_ms = 60000;
-	sandbox = overlay_new(ctx, &opts, lower_new());
+	sandbox = maybe_overlay_new(ctx, &opts, lower_new());
 	ck_assert_uint_eq(run_kept(sandbox, "exit 3", 3), ORCH_REASON_EXITED);
 	orch_sandbox_unref(sandbox);
 	opts.time_limit_ms = -1;
@@ -666,20 +717,20 @@ START_TEST(processor_limit)
 	opts.max_cpu_percent = 50;
 	orch_sandbox *sandbox = sandbox_new(ctx, &opts);
 
-	OK(orch_sandbox_start_wait(sandbox, 10000, e));
+	OK(orch_sandbox_start_wait(sandbox, 60000, e));
 	OK(orch_scope_limit(orch_sandbox_scope(sandbox), ORCH_LIMIT_CPU, &state, &mechanism));
 	ck_assert_uint_ne(state, ORCH_LIMIT_UNASKED);
 	orch_sandbox_unref(sandbox);
 	sandbox = sandbox_new(ctx, &opts);
 	OK(orch_sandbox_set_protection(sandbox, "cpu", ORCH_PROTECT_REQUIRED, e));
 	if (state == ORCH_LIMIT_ENFORCED)
-		OK(orch_sandbox_start_wait(sandbox, 10000, e));
+		OK(orch_sandbox_start_wait(sandbox, 60000, e));
 	else
-		REFUSED(ORCH_EUNENFORCEABLE, "cpu", orch_sandbox_start_wait(sandbox, 10000, e));
+		REFUSED(ORCH_EUNENFORCEABLE, "cpu", orch_sandbox_start_wait(sandbox, 60000, e));
 	orch_sandbox_unref(sandbox);
 	sandbox = sandbox_new(ctx, &opts);
 	OK(orch_sandbox_set_protection(sandbox, "cpu", ORCH_PROTECT_OFF, e));
-	OK(orch_sandbox_start_wait(sandbox, 10000, e));
+	OK(orch_sandbox_start_wait(sandbox, 60000, e));
 	OK(orch_scope_limit(orch_sandbox_scope(sandbox), ORCH_LIMIT_CPU, &state, &mechanism));
 	ck_assert_uint_eq(state, ORCH_LIMIT_UNASKED);
 	orch_sandbox_unref(sandbox);
@@ -695,18 +746,22 @@ int main(int argc, char **argv)
 	(void)argc;
 	tcase_set_timeout(both, 60);
 #define BOTH(name) tcase_add_loop_test(both, name, 0, identities())
-	BOTH(changes_are_told_and_the_folder_stays);
-	BOTH(rows_and_their_numbers);
-	BOTH(types_and_names);
-	BOTH(paths_over_the_overlay);
-	BOTH(hostile_entries);
-	BOTH(deeper_than_the_limit);
-	BOTH(exported_files);
-	BOTH(refusals);
-	BOTH(parallel_sandboxes_do_not_see_each_other);
-	BOTH(sides_are_out_of_reach);
-	BOTH(programs_of_the_folder);
-	BOTH(nothing_is_left);
+	if (NO_OVERLAYS) {
+		BOTH(refused_by_an_older_kernel);
+	} else {
+		BOTH(changes_are_told_and_the_folder_stays);
+		BOTH(rows_and_their_numbers);
+		BOTH(types_and_names);
+		BOTH(paths_over_the_overlay);
+		BOTH(hostile_entries);
+		BOTH(deeper_than_the_limit);
+		BOTH(exported_files);
+		BOTH(refusals);
+		BOTH(parallel_sandboxes_do_not_see_each_other);
+		BOTH(sides_are_out_of_reach);
+		BOTH(programs_of_the_folder);
+		BOTH(nothing_is_left);
+	}
 	BOTH(one_budget_and_its_reason);
 	BOTH(time_limit);
 	BOTH(processor_limit);
@@ -714,7 +769,8 @@ int main(int argc, char **argv)
 	TCase *once = tcase_create("as who runs it");
 
 	tcase_set_timeout(once, 60);
-	tcase_add_test(once, owners_of_the_folder);
+	if (!NO_OVERLAYS)
+		tcase_add_test(once, owners_of_the_folder);
 	suite_add_tcase(suite, once);
 	return fixture_main(argv, suite);
 }

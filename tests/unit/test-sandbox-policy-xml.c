@@ -139,7 +139,7 @@ START_TEST(files)
 	ck_assert_ptr_nonnull(big);
 	REFUSED(ORCH_ETOOBIG, "16777216", orch_sandbox_read_policy(sandbox, big, (16u << 20) + 1, NULL, e));
 	free(big);
-	OK(orch_sandbox_start_wait(sandbox, 10000, e));
+	OK(orch_sandbox_start_wait(sandbox, 60000, e));
 	REFUSED(ORCH_ESTATE, "started", orch_sandbox_load_policy(sandbox, path, e));
 	orch_sandbox_unref(sandbox);
 	orch_ctx_unref(ctx);
