@@ -86,10 +86,17 @@ static int no_user_namespace(int err, struct setup_error *error)
 		cause);
 }
 
-/* Root of a user namespace has no rights in the mount namespace that he found there. */
+/*
+ * Root of a user namespace has no rights in the mount namespace that he found there. Where he has them nothing is
+ * changed in it: what is mounted before the user namespace is made stays detached.
+ */
 static int own_mount_namespace(struct setup_error *error)
 {
-	if (unshare(CLONE_NEWNS) == 0)
+	int fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
+
+	if (fs >= 0)
+		close(fs);
+	if (fs >= 0 || errno != EPERM || unshare(CLONE_NEWNS) == 0)
 		return 0;
 	return confine_fail(
 		error, ORCH_EUNENFORCEABLE, errno, "mountns",
