@@ -15,9 +15,6 @@
 
 #include "confine-private.h"
 
-/* In the new root, while it is built. */
-#define MASKS ".masks"
-
 bool confine_tree_denies(const struct confine_tree *tree)
 {
 	return tree->kind == ORCH_SPEC_DENY || tree->kind == ORCH_SPEC_DENY_FOLDER;
@@ -42,17 +39,9 @@ int confine_masks_make(struct confine *confine, struct setup_error *error)
 	if (masks < 0)
 		return -1;
 	confine->masks_fd = masks;
-	int target = confine_make_target(confine->root_fd, MASKS, true, error);
-
-	if (target < 0)
+	if (confine_attach_outside(masks, "the masks", error) < 0)
 		return -1;
-	/* Attached, because older kernels clone nothing of a detached mount. */
-	int moved = move_mount(masks, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
-	int err = errno;
-
-	close(target);
-	errno = err;
-	if (moved < 0 || mkdirat(masks, "folder", 0) < 0 || mknodat(masks, "file", S_IFREG, 0) < 0)
+	if (mkdirat(masks, "folder", 0) < 0 || mknodat(masks, "file", S_IFREG, 0) < 0)
 		return confine_fail(error, ORCH_ESYS, errno, "deny", "the masks can not be made");
 	return 0;
 }
@@ -187,10 +176,6 @@ int confine_masks_seal(struct confine *confine, struct setup_error *error)
 		close(tree->fd);
 		tree->fd = -1;
 	}
-	/* The clones stay. */
-	if (fchdir(confine->masks_fd) < 0 || umount2(".", MNT_DETACH) < 0 || fchdir(confine->root_fd) < 0 ||
-	    unlinkat(confine->root_fd, MASKS, AT_REMOVEDIR) < 0)
-		return confine_fail(error, ORCH_ESYS, errno, "deny", "the masks can not be detached");
 	close(confine->masks_fd);
 	confine->masks_fd = -1;
 	return 0;

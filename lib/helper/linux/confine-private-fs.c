@@ -15,8 +15,6 @@
 
 #include "confine-private.h"
 
-/* Where it is attached in the new root while that is built. */
-#define PLACE ".private"
 #define UNLIMITED (UINT64_C(4) << 30) /* what a test takes for it */
 
 int confine_private_make(struct confine *confine, uid_t uid, struct setup_error *error)
@@ -39,19 +37,9 @@ int confine_private_make(struct confine *confine, uid_t uid, struct setup_error 
 	return confine->private_fd < 0 ? -1 : 0;
 }
 
-int confine_private_attach(struct confine *confine, struct setup_error *error)
+int confine_private_attach(const struct confine *confine, struct setup_error *error)
 {
-	int target = confine_make_target(confine->root_fd, PLACE, true, error), mount;
-
-	if (target < 0)
-		return -1;
-	mount = fcntl(confine->private_fd, F_DUPFD_CLOEXEC, 3);
-	if (mount < 0) {
-		close(target);
-		return confine_fail(error, ORCH_ESYS, errno, "private",
-				    "no descriptor for the private file system");
-	}
-	return confine_attach(mount, target, "the private file system", error);
+	return confine_attach_outside(confine->private_fd, "the private file system", error);
 }
 
 int confine_private_bind(const struct confine *confine, const char *name, const char *inner,
@@ -160,14 +148,4 @@ int confine_private_overlay(struct confine *confine, struct confine_tree *tree,
 	if (mount < 0)
 		return overlay_failure(tree, &cause, error);
 	return mount;
-}
-
-/* What is bound or below an overlay stays; by this path nobody reaches it any more. */
-int confine_private_detach(const struct confine *confine, struct setup_error *error)
-{
-	if (fchdir(confine->root_fd) < 0 || umount2(PLACE, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 ||
-	    unlinkat(confine->root_fd, PLACE, AT_REMOVEDIR) < 0)
-		return confine_fail(error, ORCH_ESYS, errno, "private",
-				    "the private file system can not be detached");
-	return 0;
 }

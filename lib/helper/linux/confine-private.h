@@ -101,6 +101,11 @@ int confine_make_target(int root, const char *path, bool folder, struct setup_er
 int confine_new_fs(const char *type, const char *const *options, unsigned int attr, struct setup_error *error);
 /* Takes `mount` and `target`, also where one is -1. */
 int confine_attach(int mount, int target, const char *inner, struct setup_error *error);
+/*
+ * Attaches `mount`, which stays open, in the old root, from where it goes away with that: older kernels clone nothing of a
+ * detached mount, and what is cloned stays.
+ */
+int confine_attach_outside(int mount, const char *what, struct setup_error *error);
 
 /* confine-mask.c: what lies over denied paths. */
 bool confine_tree_denies(const struct confine_tree *tree);
@@ -114,14 +119,13 @@ int confine_masks_seal(struct confine *confine, struct setup_error *error);
 
 /* Makes it; `uid` not 0: its owner. */
 int confine_private_make(struct confine *confine, uid_t uid, struct setup_error *error);
-/* Attaches it where nobody will see it, while the root is built. */
-int confine_private_attach(struct confine *confine, struct setup_error *error);
+/* Attaches it outside. */
+int confine_private_attach(const struct confine *confine, struct setup_error *error);
 /* Shows its folder `name` at `inner`, for everybody to write, with `attr` besides its own. */
 int confine_private_bind(const struct confine *confine, const char *name, const char *inner, uint64_t attr,
 			 struct setup_error *error);
 /* A detached overlay over `tree`, whose mount it takes. */
 int confine_private_overlay(struct confine *confine, struct confine_tree *tree, struct setup_error *error);
-int confine_private_detach(const struct confine *confine, struct setup_error *error);
 
 /* confine-idmap.c: in the detached mount `mount`, what belongs to the owner and group of `st` belongs to `uid`. */
 int confine_idmap(int mount, const struct stat *st, uid_t uid, const char *path, struct setup_error *error);

@@ -139,6 +139,17 @@ int confine_attach(int mount, int target, const char *inner, struct setup_error 
 	return result;
 }
 
+/* Over this folder of the old root, which a host with devices has. */
+#define OUTSIDE "/dev"
+
+int confine_attach_outside(int mount, const char *what, struct setup_error *error)
+{
+	if (move_mount(mount, "", AT_FDCWD, OUTSIDE, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "mount.attach",
+				    "%s can not be attached over the host's " OUTSIDE " (move_mount)", what);
+	return 0;
+}
+
 static int write_file(int root, const char *path, const char *text, struct setup_error *error)
 {
 	int fd = confine_open_inner(root, path, O_WRONLY | O_NOFOLLOW | O_TRUNC);
@@ -407,7 +418,10 @@ static int read_only(const struct confine *confine, const char *inner, struct se
 	return 0;
 }
 
-/* The old root ends up mounted over the new one, where it is detached. */
+/*
+ * The old root ends up mounted over the new one, where it is detached, and with it what was attached outside. Each
+ * umount2() waits until no processor looks at mounts any more, so there is one.
+ */
 static int enter(struct confine *confine, struct setup_error *error)
 {
 	if (fchdir(confine->root_fd) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
@@ -442,8 +456,8 @@ int confine_root_build(struct confine *confine, struct setup_error *error)
 	if (confine_masks_make(confine, error) < 0 || attach_trees(confine, true, error) < 0 ||
 	    confine_masks_seal(confine, error) < 0)
 		return -1;
-	if (confine_private_detach(confine, error) < 0 || read_only(confine, "dev", error) < 0 ||
-	    read_only(confine, "", error) < 0 || enter(confine, error) < 0)
+	if (read_only(confine, "dev", error) < 0 || read_only(confine, "", error) < 0 ||
+	    enter(confine, error) < 0)
 		return -1;
 	close(confine->root_fd);
 	confine->root_fd = -1;
