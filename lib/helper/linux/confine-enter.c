@@ -137,7 +137,21 @@ static int make_userns(uid_t uid, gid_t gid, struct setup_error *error)
 
 /* --- in PID 1 ------------------------------------------------------------------------------- */
 
-static int net_up(const struct confine *confine, int *ret_listener, struct setup_error *error)
+/* They are of the new user namespace, which may make them; what can be missing is the kernel's, or room. */
+static int no_namespaces(int os_errno, struct setup_error *error)
+{
+	if (os_errno == ENOSPC)
+		return confine_fail(error, ORCH_EUNENFORCEABLE, os_errno, "namespaces",
+				    "no more namespaces can be made: raise the sysctls user.max_*_namespaces");
+	if (os_errno == EINVAL || os_errno == EPERM)
+		return confine_fail(error, ORCH_EUNENFORCEABLE, os_errno, "namespaces",
+				    "PID, network, IPC, UTS or cgroup namespaces can not be made: the kernel lacks "
+				    "them, or a container's filter forbids them");
+	return confine_fail(error, ORCH_ESYS, os_errno, "namespaces", "the namespaces can not be made");
+}
+
+/* The loopback of the network namespace that this thread is in, and the broker's port. */
+static int net_up(struct confine *confine, struct setup_error *error)
 {
 	struct ifreq request = {.ifr_name = "lo"};
 	struct sockaddr_in address = {
@@ -147,10 +161,6 @@ static int net_up(const struct confine *confine, int *ret_listener, struct setup
 	};
 	int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-	if (confine_leaves_out(confine, ORCH_SPEC_WITHOUT_NETNS)) {
-		close(fd);
-		return 0;
-	}
 	if (fd < 0 || ioctl(fd, SIOCGIFFLAGS, &request) < 0)
 		goto fail;
 	request.ifr_flags |= IFF_UP | IFF_RUNNING;
@@ -163,13 +173,35 @@ static int net_up(const struct confine *confine, int *ret_listener, struct setup
 	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
 	    bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || listen(fd, SOMAXCONN) < 0)
 		goto fail;
-	*ret_listener = fd;
+	confine->listener_fd = fd;
 	return 0;
 fail:
 	setup_fail(error, ORCH_ESYS, errno, "net", "the loopback network can not be set up");
 	if (fd >= 0)
 		close(fd);
 	return -1;
+}
+
+/* Beside the root. */
+static int make_network(struct confine *confine, struct setup_error *error)
+{
+	if (unshare(CLONE_NEWNET) < 0)
+		return no_namespaces(errno, error);
+	confine->net_fd = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+	if (confine->net_fd < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "net", "/proc/thread-self/ns/net");
+	return net_up(confine, error);
+}
+
+static int enter_network(struct confine *confine, struct setup_error *error)
+{
+	int result = 0;
+
+	if (setns(confine->net_fd, CLONE_NEWNET) < 0)
+		result = no_namespaces(errno, error);
+	close(confine->net_fd);
+	confine->net_fd = -1;
+	return result;
 }
 
 /* Before the host's /proc goes away. The sysctl belongs to the user namespace of the process that
@@ -216,32 +248,70 @@ int confine_drop_capabilities(const struct confine *confine, struct setup_error 
 	return 0;
 }
 
+/* In the order in which they stop to be needed. */
+static int give_up_privileges(const struct confine *confine, struct setup_error *error)
+{
+	if (confine_drop_capabilities(confine, error) < 0 || confine_landlock(confine, error) < 0)
+		return -1;
+	return confine_inherited(confine, error);
+}
+
+/* Network and root, each as long as the other. */
+static int build(struct confine *confine, struct confine_beside *beside, struct setup_error *error)
+{
+	struct setup_error other;
+
+	if (confine_leaves_out(confine, ORCH_SPEC_WITHOUT_NETNS))
+		return confine_root_build(confine, error);
+	confine_beside_begin(beside, make_network);
+	int result = confine_root_build(confine, error);
+
+	if (confine_beside_wait(beside, result < 0 ? &other : error) < 0 || result < 0)
+		return -1;
+	return enter_network(confine, error);
+}
+
+static int enter(struct confine *confine, struct confine_beside *beside, struct setup_error *error)
+{
+	struct setup_error other;
+
+	if (confine_root_enter(confine, error) < 0)
+		return -1;
+	confine_beside_begin(beside, confine_root_detach_old);
+	int result = give_up_privileges(confine, error);
+
+	if (confine_beside_wait(beside, result < 0 ? &other : error) < 0 || result < 0)
+		return -1;
+	return chdir("/") == 0 ? 0
+			       : confine_fail(error, ORCH_ESYS, errno, "root.pivot", "the new root can not be entered");
+}
+
 static int become_init(struct confine *confine, int control_fd, struct host_fds *ret_host,
 		       struct setup_error *error)
 {
 	const char *name = confine->strings + confine->header->hostname;
-	int listener = -1;
+	struct confine_beside beside;
 
 	if (!confine_leaves_out(confine, ORCH_SPEC_WITHOUT_UTSNS) &&
 	    sethostname(name, strnlen(name, 63)) < 0)
 		return confine_fail(error, ORCH_ESYS, errno, "uts", "the host name can not be set");
-	if (net_up(confine, &listener, error) < 0)
+	if (no_nested_userns(confine, error) < 0)
 		return -1;
-	if (no_nested_userns(confine, error) < 0 || confine_root_build(confine, error) < 0 ||
-	    confine_drop_capabilities(confine, error) < 0 ||
-	    confine_landlock(confine, error) < 0)
-		goto fail;
+	confine_beside_open(&beside, confine);
+	int result = build(confine, &beside, error);
+
+	if (result == 0)
+		result = enter(confine, &beside, error);
+	/* It still has all rights. */
+	confine_beside_close(&beside);
+	if (result < 0)
+		return -1;
 	if (!confine_leaves_out(confine, ORCH_SPEC_WITHOUT_CLOSING))
-		close_others(BUT(control_fd, listener, confine->private_fd, confine->lower_fd));
-	if (confine_inherited(confine, error) < 0)
-		goto fail;
-	*ret_host = (struct host_fds){
-		.listener = listener, .private = confine->private_fd, .lower = confine->lower_fd};
+		close_others(BUT(control_fd, confine->listener_fd, confine->private_fd, confine->lower_fd));
+	*ret_host = (struct host_fds){.listener = confine->listener_fd,
+				      .private = confine->private_fd,
+				      .lower = confine->lower_fd};
 	return 0;
-fail:
-	if (listener >= 0)
-		close(listener);
-	return -1;
 }
 
 static uint64_t namespaces_of(const struct confine *confine)
@@ -249,8 +319,9 @@ static uint64_t namespaces_of(const struct confine *confine)
 	static const struct {
 		uint64_t protection, flag;
 	} namespaces[] = {
-		{ORCH_SPEC_WITHOUT_PIDNS, CLONE_NEWPID}, {ORCH_SPEC_WITHOUT_NETNS, CLONE_NEWNET},
-		{ORCH_SPEC_WITHOUT_IPCNS, CLONE_NEWIPC}, {ORCH_SPEC_WITHOUT_UTSNS, CLONE_NEWUTS},
+		{ORCH_SPEC_WITHOUT_PIDNS, CLONE_NEWPID},
+		{ORCH_SPEC_WITHOUT_IPCNS, CLONE_NEWIPC},
+		{ORCH_SPEC_WITHOUT_UTSNS, CLONE_NEWUTS},
 		{ORCH_SPEC_WITHOUT_CGROUPNS, CLONE_NEWCGROUP},
 	};
 	uint64_t flags = 0;
@@ -259,19 +330,6 @@ static uint64_t namespaces_of(const struct confine *confine)
 		if (!confine_leaves_out(confine, namespaces[i].protection))
 			flags |= namespaces[i].flag;
 	return flags;
-}
-
-/* They are of the new user namespace, which may make them; what can be missing is the kernel's, or room. */
-static int no_namespaces(int os_errno, struct setup_error *error)
-{
-	if (os_errno == ENOSPC)
-		return confine_fail(error, ORCH_EUNENFORCEABLE, os_errno, "namespaces",
-				    "no more namespaces can be made: raise the sysctls user.max_*_namespaces");
-	if (os_errno == EINVAL || os_errno == EPERM)
-		return confine_fail(error, ORCH_EUNENFORCEABLE, os_errno, "namespaces",
-				    "PID, network, IPC, UTS or cgroup namespaces can not be made: the kernel lacks "
-				    "them, or a container's filter forbids them");
-	return confine_fail(error, ORCH_ESYS, os_errno, "namespaces", "the namespaces can not be made");
 }
 
 int confine_enter(struct confine *confine, uint32_t host_uid, int control_fd,

@@ -5,6 +5,8 @@
 /* What the confine-*.c files share. Everything here runs in orch-reaper, which links nothing but
  * libc. */
 
+#include <pthread.h>
+#include <semaphore.h>
 #include <stddef.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -48,6 +50,8 @@ struct confine {
 	int masks_fd; /* what covers denied paths, while the root is built; -1: nothing is denied */
 	int private_fd; /* the root of the private file system */
 	int lower_fd;	/* the host's folder below the overlay, or -1 */
+	int net_fd;	/* the network namespace until it is entered; -1 */
+	int listener_fd; /* of the broker's port in there; -1 */
 	/* Without namespaces: */
 	bool bare;
 	uid_t uid;	    /* of programs */
@@ -78,6 +82,28 @@ int confine_inherited(const struct confine *confine, struct setup_error *error);
 /* All sets of this process, and what could give some back. Needs CAP_SETPCAP. */
 int confine_drop_capabilities(const struct confine *confine, struct setup_error *error);
 
+/* confine-beside.c: what takes long, beside the rest. */
+
+typedef int (*confine_beside_fn)(struct confine *confine, struct setup_error *error);
+
+struct confine_beside {
+	struct confine *confine;
+	pthread_t thread;
+	sem_t begun, done;
+	bool runs;
+	confine_beside_fn fn;
+	int result;
+	struct setup_error error;
+};
+
+void confine_beside_open(struct confine_beside *beside, struct confine *confine);
+/* One at a time: the end has to be waited for. */
+void confine_beside_begin(struct confine_beside *beside, confine_beside_fn fn);
+/* What `fn` gave. */
+int confine_beside_wait(struct confine_beside *beside, struct setup_error *error);
+/* No other thread is left in this process. */
+void confine_beside_close(struct confine_beside *beside);
+
 /* confine-tree.c: opening host paths and making detached mounts of them. */
 
 /* Lists the preset's and the declared trees (nothing is opened). */
@@ -90,8 +116,11 @@ void confine_trees_close(struct confine *confine);
  */
 int confine_own(int fd, const char *path, uid_t uid, struct setup_error *error);
 
-/* confine-root.c: the new root, built in PID 1 and entered. */
+/* confine-root.c: the new root, built in PID 1. */
 int confine_root_build(struct confine *confine, struct setup_error *error);
+/* Then the old one is mounted over it. */
+int confine_root_enter(struct confine *confine, struct setup_error *error);
+int confine_root_detach_old(struct confine *confine, struct setup_error *error);
 bool confine_is_below(const char *path, const char *folder);
 /* Below `root`, never through a symbolic link. */
 int confine_open_inner(int root, const char *path, uint64_t flags);

@@ -418,22 +418,6 @@ static int read_only(const struct confine *confine, const char *inner, struct se
 	return 0;
 }
 
-/*
- * The old root ends up mounted over the new one, where it is detached, and with it what was attached outside. Each
- * umount2() waits until no processor looks at mounts any more, so there is one.
- */
-static int enter(struct confine *confine, struct setup_error *error)
-{
-	if (fchdir(confine->root_fd) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
-		return confine_fail(
-			error, ORCH_ESYS, errno, "root.pivot",
-			"the new root can not be entered (is the host's root an initramfs?)");
-	if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
-		return confine_fail(error, ORCH_ESYS, errno, "root.pivot",
-				    "the old root can not be detached");
-	return 0;
-}
-
 int confine_root_build(struct confine *confine, struct setup_error *error)
 {
 	static const char *const options[] = {"size", "4m",   "nr_inodes", "4096",
@@ -456,10 +440,26 @@ int confine_root_build(struct confine *confine, struct setup_error *error)
 	if (confine_masks_make(confine, error) < 0 || attach_trees(confine, true, error) < 0 ||
 	    confine_masks_seal(confine, error) < 0)
 		return -1;
-	if (read_only(confine, "dev", error) < 0 || read_only(confine, "", error) < 0 ||
-	    enter(confine, error) < 0)
-		return -1;
+	return read_only(confine, "dev", error) < 0 ? -1 : read_only(confine, "", error);
+}
+
+int confine_root_enter(struct confine *confine, struct setup_error *error)
+{
+	if (fchdir(confine->root_fd) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
+		return confine_fail(
+			error, ORCH_ESYS, errno, "root.pivot",
+			"the new root can not be entered (is the host's root an initramfs?)");
 	close(confine->root_fd);
 	confine->root_fd = -1;
+	return 0;
+}
+
+/* And with it what was attached outside. Each umount2() waits until no processor looks at mounts any more, so there is one. */
+int confine_root_detach_old(struct confine *confine, struct setup_error *error)
+{
+	(void)confine;
+	if (umount2(".", MNT_DETACH) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "root.pivot",
+				    "the old root can not be detached");
 	return 0;
 }

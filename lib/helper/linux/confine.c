@@ -180,7 +180,7 @@ struct confine *confine_load(int spec_fd, struct setup_error *error)
 		return NULL;
 	}
 	confine->root_fd = confine->masks_fd = confine->private_fd = confine->lower_fd = -1;
-	confine->ruleset_fd = -1;
+	confine->ruleset_fd = confine->net_fd = confine->listener_fd = -1;
 	confine->spec = read_spec(spec_fd, &length, error);
 	if (!confine->spec)
 		goto fail;
