@@ -76,7 +76,7 @@ void scope_kill(struct scope *scope)
 	scope->state = KILLING;
 	scope->due_us = now_us() + (scope_has_to_sweep(scope) ? WAKE_US : LOOK_US);
 	scope->thaw_pause_us = THAW_LOOK_US;
-	scope->thaw_due_us = now_us() + THAW_LOOK_US;
+	scope->thaw_due_us = now_us() + THAW_LOOK_US + (int64_t)scope->alive * THAW_LOOK_EACH_US;
 }
 
 void scope_look_for_frozen(struct scope *scope)

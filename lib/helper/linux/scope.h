@@ -27,6 +27,8 @@
  * Each is a walk of /proc, and a scope of some size dies in less than the first.
  */
 #define THAW_LOOK_US 100000
+/* A look goes through all of /proc, beside those that are dying: not before they have had time to. */
+#define THAW_LOOK_EACH_US 100
 #define THAW_PAUSE_US 3200000
 
 enum scope_state {
