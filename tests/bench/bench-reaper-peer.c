@@ -28,6 +28,7 @@ extern char **environ;
 struct order {
 	char mode[8];
 	unsigned count;
+	bool pidns; /* the load is below an init of a PID namespace that does nothing else */
 };
 
 struct answer {
@@ -52,16 +53,31 @@ int peer_spawn(double *ret_us)
 
 /* --- in the process of its own --- */
 
-static pid_t start_load(int leaf_fd, const char *load, const struct order *order, int stdout_fd)
+/* The init: the kernel reaps for it, and nothing wakes it. */
+static void be_init(int stdout_fd)
+{
+	signal(SIGCHLD, SIG_IGN);
+	if (fork() == 0)
+		return;
+	close(stdout_fd);
+	for (;;)
+		pause();
+}
+
+static pid_t start_load(int leaf_fd, const char *load, const struct order *order, int stdout_fd, int *ret_pidfd)
 {
 	char count[16];
 	snprintf(count, sizeof(count), "%u", order->count);
 	char *argv[] = {(char *)load, (char *)order->mode, count, NULL};
-	struct clone_args arguments = {.flags = CLONE_INTO_CGROUP,
+	uint64_t namespaces = order->pidns ? CLONE_NEWPID | (geteuid() ? CLONE_NEWUSER : 0) : 0;
+	struct clone_args arguments = {.flags = CLONE_INTO_CGROUP | CLONE_PIDFD | namespaces,
+				       .pidfd = (uint64_t)(uintptr_t)ret_pidfd,
 				       .exit_signal = SIGCHLD,
 				       .cgroup = (uint64_t)leaf_fd};
 	pid_t pid = (pid_t)syscall(SYS_clone3, &arguments, sizeof(arguments));
 	if (pid == 0) {
+		if (order->pidns)
+			be_init(stdout_fd);
 		/* As a program of a scope has it. */
 		signal(SIGCHLD, SIG_DFL);
 		signal(SIGINT, SIG_DFL);
@@ -96,11 +112,15 @@ static int populated(int events_fd)
 	return line ? line[10] == '1' : -1;
 }
 
-static double stop_leaf(int leaf_fd)
+/* `init_fd`: whose end says that its namespace is empty, all reaped; -1: none. */
+static double stop_leaf(int leaf_fd, int init_fd)
 {
+	struct pollfd init = {.fd = init_fd, .events = POLLIN};
 	int events = openat(leaf_fd, "cgroup.events", O_RDONLY | O_CLOEXEC);
 	double start = bench_now();
 	int left = events < 0 ? -1 : kill_leaf(leaf_fd);
+	if (left == 0 && init_fd >= 0 && poll(&init, 1, STOP_S * 1000) != 1)
+		left = -1;
 	while (left == 0 && (left = populated(events)) > 0 && bench_now() - start < STOP_S) {
 		nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
 		left = 0;
@@ -115,21 +135,21 @@ static double stop_leaf(int leaf_fd)
 
 static double one_stop(const char *leaf, const char *load, const struct order *order)
 {
-	int ends[2], leaf_fd = -1;
+	int ends[2], leaf_fd = -1, pidfd = -1;
 	double us = -1;
 	if (mkdir(leaf, 0755) < 0 || (leaf_fd = open(leaf, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0 ||
 	    pipe2(ends, O_CLOEXEC) < 0) {
 		bench_fail("%s: %s", leaf, strerror(errno));
 		goto out;
 	}
-	pid_t pid = start_load(leaf_fd, load, order, ends[1]);
+	pid_t pid = start_load(leaf_fd, load, order, ends[1], &pidfd);
 	close(ends[1]);
 	if (pid < 0)
 		bench_fail("%s: %s", leaf, strerror(errno));
 	else if (reaper_load_ready(ends[0], NULL, NULL) == 0) {
 		if (strcmp(order->mode, "hop") == 0)
 			nanosleep(&(struct timespec){.tv_nsec = HOPPING_NS}, NULL);
-		us = stop_leaf(leaf_fd);
+		us = stop_leaf(leaf_fd, order->pidns ? pidfd : -1);
 	}
 	close(ends[0]);
 	kill_leaf(leaf_fd);
@@ -137,6 +157,8 @@ static double one_stop(const char *leaf, const char *load, const struct order *o
 	while (waitpid(-1, NULL, 0) >= 0 || errno == EINTR)
 		;
 out:
+	if (pidfd >= 0)
+		close(pidfd);
 	if (leaf_fd >= 0)
 		close(leaf_fd);
 	rmdir(leaf);
@@ -197,9 +219,9 @@ void peer_close(struct peer *peer)
 	peer->pid = 0;
 }
 
-int peer_stop(struct peer *peer, const char *mode, unsigned count, double *ret_us)
+int peer_stop(struct peer *peer, const char *mode, unsigned count, bool pidns, double *ret_us)
 {
-	struct order order = {.count = count};
+	struct order order = {.count = count, .pidns = pidns};
 	struct answer answer;
 	ssize_t got;
 	snprintf(order.mode, sizeof(order.mode), "%s", mode);

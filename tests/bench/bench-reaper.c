@@ -181,10 +181,11 @@ struct stops {
 	const char *load;
 };
 
+/* `pidns`: NULL, or for the same under a bare init. */
 static int turn_stops(struct stops *stops, const char *mode, unsigned count, struct bench_series *own,
-		      struct bench_series *bare)
+		      struct bench_series *bare, struct bench_series *pidns)
 {
-	double own_us[TURN_MOST], bare_us[TURN_MOST];
+	double own_us[TURN_MOST], bare_us[TURN_MOST], pidns_us[TURN_MOST];
 	unsigned most = stops->options->processes < TURN_PROCESSES ? TURN_MOST_SMALL : TURN_MOST;
 	unsigned times = count >= TURN_PROCESSES ? 1 : TURN_PROCESSES / count;
 	times = times > most ? most : times;
@@ -194,12 +195,15 @@ static int turn_stops(struct stops *stops, const char *mode, unsigned count, str
 		if (bench_stopped())
 			return bench_fail("interrupted");
 		if ((own_first && own_stop(stops->host, stops->load, mode, count, &own_us[i]) < 0) ||
-		    peer_stop(stops->peer, mode, count, &bare_us[i]) < 0 ||
+		    peer_stop(stops->peer, mode, count, false, &bare_us[i]) < 0 ||
+		    (pidns && peer_stop(stops->peer, mode, count, true, &pidns_us[i]) < 0) ||
 		    (!own_first && own_stop(stops->host, stops->load, mode, count, &own_us[i]) < 0))
 			return -1;
 	}
 	own->values[own->count++] = bench_median(own_us, times);
 	bare->values[bare->count++] = bench_median(bare_us, times);
+	if (pidns)
+		pidns->values[pidns->count++] = bench_median(pidns_us, times);
 	return 0;
 }
 
@@ -253,30 +257,35 @@ static const char *no_room(const struct bench_options *options, unsigned count)
 }
 
 static const struct {
-	const char *name;
+	const char *name, *pidns_name;
 	unsigned count;
 	enum bench_goal kind;
 	double goal;
 } stop_rows[] = {
-	{"stop-1", 1, BENCH_GOAL_VALUE_AT_MOST, 500},
-	{"stop-100", 100, BENCH_GOAL_RATIO_AT_MOST, 1.15},
-	{"stop-1000", 1000, BENCH_GOAL_RATIO_AT_MOST, 1.15},
-	{"stop-4000", 4000, BENCH_GOAL_RATIO_AT_MOST, 1.15},
+	{"stop-1", "stop-1-pidns", 1, BENCH_GOAL_VALUE_AT_MOST, 500},
+	{"stop-100", "stop-100-pidns", 100, BENCH_GOAL_RATIO_AT_MOST, 1.15},
+	{"stop-1000", "stop-1000-pidns", 1000, BENCH_GOAL_RATIO_AT_MOST, 1.15},
+	{"stop-4000", "stop-4000-pidns", 4000, BENCH_GOAL_RATIO_AT_MOST, 1.15},
 };
 
 static int stop_row(struct stops *stops, unsigned row)
 {
-	struct bench_series own = {0}, bare = {0};
+	struct bench_series own = {0}, bare = {0}, pidns = {0};
 	unsigned count = stop_rows[row].count;
 	const char *why = no_room(stops->options, count);
 	unsigned pairs = stops->options->pairs;
 	while (!why && own.count < pairs)
-		if (turn_stops(stops, "idle", count, &own, &bare) < 0)
+		if (turn_stops(stops, "idle", count, &own, &bare, &pidns) < 0)
 			return -1;
 	struct bench_result *result =
 		why ? bench_add_missing(stops->report, stop_rows[row].name, "us", why)
 		    : bench_add(stops->report, stop_rows[row].name, "us", &own, "bare cgroup.kill", &bare);
 	bench_goal(result, stop_rows[row].kind, stop_rows[row].goal);
+	/* What the kernel itself takes for a PID namespace is in both sides of this one. */
+	if (why)
+		bench_add_missing(stops->report, stop_rows[row].pidns_name, "us", why);
+	else
+		bench_add(stops->report, stop_rows[row].pidns_name, "us", &own, "cgroup.kill under a bare init", &pidns);
 	return 0;
 }
 
@@ -284,8 +293,8 @@ static int hopper_rows(struct stops *stops)
 {
 	struct bench_series hop = {0}, idle = {0}, hop_bare = {0}, idle_bare = {0};
 	while (hop.count < stops->options->pairs)
-		if (turn_stops(stops, "hop", HOPPERS, &hop, &hop_bare) < 0 ||
-		    turn_stops(stops, "idle", HOPPERS, &idle, &idle_bare) < 0)
+		if (turn_stops(stops, "hop", HOPPERS, &hop, &hop_bare, NULL) < 0 ||
+		    turn_stops(stops, "idle", HOPPERS, &idle, &idle_bare, NULL) < 0)
 			return -1;
 	bench_goal(bench_add(stops->report, "stop-hoppers-64", "us", &hop, "64 idle ones", &idle),
 		   BENCH_GOAL_RATIO_AT_MOST, 2);
@@ -349,9 +358,11 @@ static int find_base(char *base, size_t size, const char **why)
 static int measure_stops(struct stops *stops, const char *why)
 {
 	if (why) {
-		for (unsigned i = 0; i < sizeof(stop_rows) / sizeof(stop_rows[0]); i++)
+		for (unsigned i = 0; i < sizeof(stop_rows) / sizeof(stop_rows[0]); i++) {
 			bench_goal(bench_add_missing(stops->report, stop_rows[i].name, "us", why), stop_rows[i].kind,
 				   stop_rows[i].goal);
+			bench_add_missing(stops->report, stop_rows[i].pidns_name, "us", why);
+		}
 		bench_goal(bench_add_missing(stops->report, "stop-hoppers-64", "us", why), BENCH_GOAL_RATIO_AT_MOST, 2);
 		bench_add_missing(stops->report, "stop-hoppers-64-bare", "us", why);
 		return scope_rows(stops);
@@ -371,6 +382,8 @@ int bench_reaper(const struct bench_options *options, struct bench_report *repor
 	struct stops stops = {.options = options, .report = report, .host = &host, .peer = &peer, .load = load};
 	bench_note(report, "A stop: from orch_scope_stop_wait() to the certificate DEAD; bare: from cgroup.kill to "
 			   "populated 0, read every 50 us. The load is made by the same program.");
+	bench_note(report, "Rows -pidns: against the same in a PID namespace whose init does nothing, to its end: what the "
+			   "kernel takes to reap a namespace.");
 	bench_note(report, "A spawn: /bin/true, from the call to its exit; posix_spawn() and waitpid() from the same "
 			   "process. Each turn gives the median of several.");
 	if (reaper_load_path(load, sizeof(load)) < 0 || find_base(base, sizeof(base), &why) < 0)

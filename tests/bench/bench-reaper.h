@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <orch/ctx.h>
 #include <orch/scope.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/types.h>
 
@@ -45,8 +46,11 @@ struct peer {
 /* Before anything else is in this process. `base`: a cgroup v2 folder that leaves can be made in. */
 int peer_open(struct peer *peer, const char *base, const char *load);
 void peer_close(struct peer *peer);
-/* The same load in a bare leaf: from cgroup.kill to populated 0. */
-int peer_stop(struct peer *peer, const char *mode, unsigned count, double *ret_us);
+/*
+ * The same load in a bare leaf: from cgroup.kill to populated 0. With `pidns` below a bare init of a PID namespace: to its
+ * end as well.
+ */
+int peer_stop(struct peer *peer, const char *mode, unsigned count, bool pidns, double *ret_us);
 /* posix_spawn() and waitpid() of the same program. */
 int peer_spawn(double *ret_us);
 
