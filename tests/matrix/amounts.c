@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <orch.h>
@@ -35,6 +36,7 @@ struct amount {
 	/* And what the kernel held or counted of the refused one. */
 	bool (*held)(const struct outside *outside, char *text, size_t size);
 	const char *guard; /* of `left_out`: without it, it is not refused */
+	unsigned linux_major, linux_minor; /* An older Linux can not: then it is not counted */
 };
 
 /* What keeps an amount small: of the policy, or what a test build of orch-reaper leaves out. */
@@ -45,6 +47,7 @@ static const struct left_out {
 	{.name = "memory", .protection = "memory"},
 	{.name = "cpu", .protection = "cpu"},
 	{.name = "tmp size", .bit = ORCH_SPEC_WITHOUT_TMP_SIZE},
+	{.name = "landlock", .bit = ORCH_SPEC_WITHOUT_LANDLOCK},
 };
 
 static void limit_memory(struct orch_sandbox_opts *opts)
@@ -73,6 +76,13 @@ static int32_t deny_file(orch_sandbox *sandbox, bool with, orch_error **reterr)
 {
 	int32_t code = orch_sandbox_add_path(sandbox, place.folder, "/open", ORCH_PATH_READ, reterr);
 	return code == 0 && with ? orch_sandbox_deny_path(sandbox, "/open/amount", reterr) : code;
+}
+
+/* No mount and no mode forbids to read it. */
+static int32_t write_only(orch_sandbox *sandbox, bool with, orch_error **reterr)
+{
+	return orch_sandbox_add_path(sandbox, below(place.folder, "amount"), "/amount",
+				     ORCH_PATH_WRITE | (with ? 0 : ORCH_PATH_READ), reterr);
 }
 
 static int32_t deny_later(orch_sandbox *sandbox, bool with, orch_error **reterr)
@@ -157,6 +167,10 @@ static const struct amount amounts[] = {
 	 .reason = ORCH_REASON_DISK,
 	 .guard = "tmp size"},
 	{.name = "path.denied", .command = "cat /open/amount", .rule = deny_file},
+	{.name = "path.write_only",
+	 .command = "cat /amount",
+	 .rule = write_only,
+	 .guard = "landlock"},
 	{.name = "path.denied_later",
 	 .command = "echo x >/work/.later && cat /work/.later",
 	 .rule = deny_later},
@@ -166,7 +180,9 @@ static const struct amount amounts[] = {
 	{.name = "overlay.lower",
 	 .command = "echo changed >/work/file",
 	 .rule = over_lower,
-	 .changes = "amounts/file"},
+	 .changes = "amounts/file",
+	 .linux_major = 6,
+	 .linux_minor = 6},
 };
 
 #define AMOUNTS (sizeof(amounts) / sizeof(amounts[0]))
@@ -296,6 +312,35 @@ static bool is_refused(const struct amount *amount, const struct side *side, cha
 	       side->outcome == DENIED && (!amount->reason || side->reason == amount->reason);
 }
 
+static bool kernel_is_older(const struct amount *amount)
+{
+	struct utsname kernel;
+	unsigned major = 0, minor = 0;
+
+	return uname(&kernel) == 0 && sscanf(kernel.release, "%u.%u", &major, &minor) == 2 &&
+	       (major < amount->linux_major ||
+		(major == amount->linux_major && minor < amount->linux_minor));
+}
+
+/* On an older kernel it has to be refused as what cannot be had there, with the number that could. */
+static bool is_refused_by_name(orch_ctx *ctx, const struct amount *amount, char *text, size_t size)
+{
+	const struct side with = {.with = true};
+	orch_sandbox *sandbox = NULL;
+	orch_error *error = NULL;
+	char words[32];
+	int32_t code = side_start(ctx, amount, &with, &sandbox, &error);
+
+	snprintf(text, size, "%s", error ? orch_error_message(error) : "it started");
+	snprintf(words, sizeof(words), "use Linux %u.%u", amount->linux_major, amount->linux_minor);
+	bool named = code == ORCH_EUNENFORCEABLE && strstr(text, words);
+	orch_error_free(error);
+	orch_sandbox_unref(sandbox);
+	orch_ctx_process(ctx, NULL);
+	remove_all();
+	return named;
+}
+
 /* Can this user have the limit? If not, the cause is in *text; and no cause is good enough where
  * the controller is there. */
 static bool is_to_be_had(orch_ctx *ctx, const struct amount *amount, bool *ret_wrong, char *text,
@@ -308,6 +353,10 @@ static bool is_to_be_had(orch_ctx *ctx, const struct amount *amount, bool *ret_w
 	const char *mechanism = "";
 
 	*ret_wrong = false;
+	if (amount->linux_major && kernel_is_older(amount)) {
+		*ret_wrong = !is_refused_by_name(ctx, amount, text, size);
+		return false;
+	}
 	if (!amount->scope_limit)
 		return true;
 	orch_sandbox_opts_init(&opts, sizeof(opts));
@@ -341,9 +390,10 @@ static unsigned choose(orch_ctx *ctx, const char *who, const struct amount **cho
 		if (is_to_be_had(ctx, &amounts[i], &is_wrong, text, sizeof(text)))
 			chosen[(*ret_count)++] = &amounts[i];
 		else if (is_wrong)
-			printf("WRONG (%s): %s can not be had, though this host has the %s "
-			       "controller for this user: %s\n",
-			       who, amounts[i].name, amounts[i].controller, text);
+			printf("WRONG (%s): %s can not be had, though this host has %s%s "
+			       "for this user: %s\n",
+			       who, amounts[i].name, amounts[i].controller ? "the controller " : "what it needs",
+			       amounts[i].controller ? amounts[i].controller : "", text);
 		else
 			printf("not counted (%s): %s: %s\n", who, amounts[i].name, text);
 		wrong += is_wrong;
