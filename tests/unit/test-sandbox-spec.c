@@ -228,8 +228,14 @@ int main(void)
 	tcase_add_test(all, a_good_one_is_read);
 	tcase_add_test(all, bad_ones_are_refused);
 	tcase_add_test(all, denials_are_read);
-	tcase_add_test(all, damage_is_survived);
 	suite_add_tcase(suite, all);
+	TCase *thousands = tcase_create("thousands");
+
+	/* CK_EXCLUDE_TAGS=thousands leaves it out. */
+	tcase_set_tags(thousands, "thousands");
+	tcase_set_timeout(thousands, 60);
+	tcase_add_test(thousands, damage_is_survived);
+	suite_add_tcase(suite, thousands);
 	SRunner *runner = srunner_create(suite);
 
 	srunner_run_all(runner, CK_ENV);
