@@ -30,6 +30,8 @@
 #define MAY_LACK 2u
 /* Its target is one that only root can make. */
 #define MADE_BY_ROOT 4u
+/* Tried with all protections only: it takes long, and none that is missing would turn it. */
+#define LONG 8u
 
 struct row {
 	const char *name;
@@ -183,6 +185,10 @@ int attempt_log(const struct row *row);
 /* own.c: what has to work */
 int attempt_shell(const struct row *row);
 int attempt_own(const struct row *row);
+/* own-files.c, own-ipc.c, own-processes.c: by the row's name */
+int attempt_own_file(const struct row *row);
+int attempt_own_ipc(const struct row *row);
+int attempt_own_process(const struct row *row);
 enum own_attempt {
 	OWN_FORK,
 	OWN_THREAD,

@@ -36,6 +36,10 @@
 	{.name = "call." what, .attempt = attempt_call, .a = number, .b = first, .sole = guard, .shared = other}
 #define WORKS(what, function, argument, path) \
 	{.name = what, .attempt = function, .a = argument, .text = path, .flags = ALLOWED}
+/* The same, where programs take so long that it is not tried again without each protection. */
+#define TAKES_LONG(what, function, argument, path) \
+	{.name = what, .attempt = function, .a = argument, .text = path, .flags = ALLOWED | LONG}
+#define DAILY(what, function) WORKS(what, function, 0, NULL)
 #define FAMILY(what, family, type, protocol, lacks) \
 	{.name = "socket." what, .attempt = attempt_socket, .a = family, .b = (type) << 16 | (protocol), \
 	 .sole = SOCKETS, .flags = lacks}
@@ -387,10 +391,89 @@ const struct row rows[] = {
 	WORKS("own.stdio", attempt_shell, 0, "echo x > /dev/stdout && ls /dev/fd/0"),
 	WORKS("own.script", attempt_shell, 0, "printf '#!/bin/sh\\nexit 0\\n' > s; chmod 755 s; ./s"),
 	WORKS("own.home", attempt_shell, 0, "cd && touch file && rm file"),
-	WORKS("own.compile", attempt_shell, 0, "printf 'int main(void){return 0;}' > t.c && cc -o t t.c && ./t"),
-	WORKS("own.python", attempt_shell, 0, "/usr/bin/python3 -c 'import subprocess; subprocess.run([\"true\"], check=True)'"),
-	WORKS("own.git", attempt_shell, 0, "git init -q repo && cd repo && git status -s"),
+	TAKES_LONG("own.compile", attempt_shell, 0, "printf 'int main(void){return 0;}' > t.c && cc -o t t.c && ./t"),
+	TAKES_LONG("own.python", attempt_shell, 0, "/usr/bin/python3 -c 'import subprocess; subprocess.run([\"true\"], check=True)'"),
+	TAKES_LONG("own.git", attempt_shell, 0, "git init -q repo && cd repo && git status -s"),
 	WORKS("own.hosts", attempt_shell, 0, "getent hosts localhost"),
+	/* --- and further, of what an agent and its tools do all day */
+	DAILY("own.append", attempt_own_file),
+	DAILY("own.replace", attempt_own_file),
+	DAILY("own.exchange", attempt_own_file),
+	DAILY("own.move", attempt_own_file),
+	DAILY("own.folder", attempt_own_file),
+	DAILY("own.link.inside", attempt_own_file),
+	DAILY("own.mapping", attempt_own_file),
+	DAILY("own.allocate", attempt_own_file),
+	DAILY("own.lock.file", attempt_own_file),
+	DAILY("own.lock.record", attempt_own_file),
+	DAILY("own.copy.range", attempt_own_file),
+	DAILY("own.splice", attempt_own_file),
+	DAILY("own.tmpfile.named", attempt_own_file),
+	DAILY("own.xattr.all", attempt_own_file),
+	DAILY("own.beneath", attempt_own_file),
+	DAILY("own.statx", attempt_own_file),
+	DAILY("own.cwd", attempt_own_file),
+	DAILY("own.umask", attempt_own_file),
+	DAILY("own.fifo.talk", attempt_own_file),
+	DAILY("own.dev.full", attempt_own_file),
+	DAILY("own.unix.server", attempt_own_ipc),
+	DAILY("own.unix.datagram", attempt_own_ipc),
+	DAILY("own.tcp.any", attempt_own_ipc),
+	DAILY("own.tcp.port", attempt_own_ipc),
+	DAILY("own.udp6", attempt_own_ipc),
+	DAILY("own.loopback", attempt_own_ipc),
+	DAILY("own.shm.posix", attempt_own_ipc),
+	DAILY("own.sem.named", attempt_own_ipc),
+	DAILY("own.mutex", attempt_own_ipc),
+	DAILY("own.shm.key", attempt_own_ipc),
+	DAILY("own.sem.operation", attempt_own_ipc),
+	DAILY("own.msg.message", attempt_own_ipc),
+	{.name = "own.queue.message", .attempt = attempt_own_ipc, .flags = ALLOWED, .sole = IPCNS},
+	DAILY("own.spawn", attempt_own_process),
+	DAILY("own.subreaper", attempt_own_process),
+	DAILY("own.daemon", attempt_own_process),
+	DAILY("own.job", attempt_own_process),
+	DAILY("own.signal.queue", attempt_own_process),
+	DAILY("own.signal.descriptor", attempt_own_process),
+	DAILY("own.interval", attempt_own_process),
+	DAILY("own.clocks", attempt_own_process),
+	DAILY("own.debug", attempt_own_process),
+	DAILY("own.proc.child", attempt_own_process),
+	DAILY("own.limit.child", attempt_own_process),
+	DAILY("own.idle", attempt_own_process),
+	DAILY("own.pidfd.wait", attempt_own_process),
+	DAILY("own.exec.descriptor", attempt_own_process),
+	DAILY("own.threads", attempt_own_process),
+	DAILY("own.runtime", attempt_own_process),
+	DAILY("own.personality", attempt_own_process),
+	DAILY("own.reserve", attempt_own_process),
+	DAILY("own.code.views", attempt_own_process),
+	DAILY("own.proc.oom", attempt_own_process),
+	DAILY("own.terminal.interrupt", attempt_own_process),
+	WORKS("own.proc.mounts", attempt_file, FILE_READ, "/proc/self/mountinfo"),
+	WORKS("own.dev.random", attempt_file, FILE_READ, "/dev/random"),
+	WORKS("own.move-from-tmp", attempt_shell, 0, "echo x >/tmp/m && mv /tmp/m m && grep -q x m && rm m"),
+	WORKS("own.parallel", attempt_shell, 0, "[ $(seq 20 | xargs -P 4 -n 1 echo | wc -l) -eq 20 ]"),
+	WORKS("own.trap", attempt_shell, 0, "sh -c 'trap \"exit 7\" TERM; kill $$; exit 1'; [ $? -eq 7 ]"),
+	WORKS("own.env-script", attempt_shell, 0, "printf '#!/usr/bin/env sh\\nexit 0\\n' >e; chmod 755 e; ./e && rm e"),
+	TAKES_LONG("own.library", attempt_shell, 0,
+	      "echo 'int seven(void){return 7;}' >l.c && cc -shared -fPIC -o libown.so l.c && "
+	      "echo 'int seven(void);int main(void){return seven()!=7;}' >u.c && cc -o u u.c -L. -lown && "
+	      "LD_LIBRARY_PATH=. ./u"),
+	TAKES_LONG("own.commit", attempt_shell, 0,
+	      "git init -q made && cd made && echo x >x && git add x && git -c user.name=a -c user.email=a@localhost "
+	      "commit -qm first && cd .. && git clone -q made cloned && [ \"$(cat cloned/x)\" = x ]"),
+	TAKES_LONG("own.sqlite", attempt_shell, 0,
+	      "/usr/bin/python3 -c 'import sqlite3\nfor name in \"one\", \"two\":\n c = sqlite3.connect(\"d.db\"); "
+	      "c.execute(\"pragma journal_mode=wal\")\n with c: c.execute(\"create table \" + name + \"(x)\")\n"
+	      "assert c.execute(\"select count(*) from sqlite_master\").fetchone() == (2,)'"),
+	TAKES_LONG("own.workers", attempt_shell, 0,
+	      "/usr/bin/python3 -c 'import multiprocessing as m\nwith m.Pool(3) as p: assert sum(p.map(abs, range(9))) == 36'"),
+	TAKES_LONG("own.http", attempt_shell, 0,
+	      "/usr/bin/python3 -c 'import http.server as h, threading as t, urllib.request as u\n"
+	      "s = h.HTTPServer((\"127.0.0.1\", 0), h.SimpleHTTPRequestHandler)\n"
+	      "t.Thread(target=s.serve_forever, daemon=True).start()\n"
+	      "assert u.urlopen(\"http://127.0.0.1:%d/file\" % s.server_port, timeout=30).read() == b\"secret\"' 2>/dev/null"),
 };
 
 const unsigned row_count = sizeof(rows) / sizeof(rows[0]);
