@@ -6,9 +6,6 @@
 
 #include "core-private.h"
 #include "os.h"
-#include "schema.h"
-
-pthread_mutex_t orch_schema_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Absolute path of the file that this code was loaded from; caller frees. */
 static char *own_file(void)

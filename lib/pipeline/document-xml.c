@@ -1,21 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Loading XML. Errors go to structured handlers of the contexts used here: libxml2's global ones
- * belong to the host application.
- */
+/* Loading XML. */
 #include <errno.h>
 #include <fcntl.h>
-#include <libxml/SAX2.h>
 #include <libxml/parser.h>
 #include <libxml/relaxng.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "../core/schema.h"
+#include "../core/xml.h"
 #include "document-private.h"
-
-static pthread_once_t parser_once = PTHREAD_ONCE_INIT;
 
 struct loader {
 	struct faults *faults;
@@ -32,40 +25,10 @@ static const struct shape *shape_of(const struct loader *loader, const char *nam
 	return NULL;
 }
 
-static void on_parser_error(void *userdata, xmlError *error)
+static void on_fault(void *userdata, long line, const char *message)
 {
-	/* The parser hands over its own context: libxml2 uses userData for both SAX and errors. */
-	struct loader *loader = ((xmlParserCtxt *)userdata)->_private;
-	if (error->level > XML_ERR_WARNING)
-		fault_add(loader->faults, error->line, "not well-formed XML: %s", error->message);
-}
-
-static void on_doctype(void *userdata, const xmlChar *name, const xmlChar *external_id,
-		       const xmlChar *system_id)
-{
-	xmlParserCtxt *parser = userdata;
-	struct loader *loader = parser->_private;
-	(void)name, (void)external_id, (void)system_id;
-	fault_add(loader->faults, xmlSAX2GetLineNumber(parser),
-		  "a document type declaration (<!DOCTYPE ...>) is not allowed: remove it");
-	xmlStopParser(parser);
-}
-
-static xmlDoc *parse(struct loader *loader, const void *bytes, size_t length)
-{
-	xmlParserCtxt *parser = xmlNewParserCtxt();
-	if (!parser)
-		return NULL;
-	parser->_private = loader;
-	parser->sax->serror = (xmlStructuredErrorFunc)on_parser_error;
-	parser->sax->internalSubset = on_doctype;
-	xmlDoc *document =
-	    xmlCtxtReadMemory(parser, bytes, (int)length, NULL, NULL,
-			      XML_PARSE_NONET | XML_PARSE_NOCDATA | XML_PARSE_BIG_LINES);
-	if (document && !parser->wellFormed && !loader->faults->count)
-		fault_add(loader->faults, 1, "not well-formed XML");
-	xmlFreeParserCtxt(parser);
-	return document;
+	struct loader *loader = userdata;
+	fault_add(loader->faults, line, "%s", message);
 }
 
 /* --- shapes ---------------------------------------------------------------------------------- */
@@ -358,7 +321,6 @@ int32_t xml_load(const char *schema_dir, const char *schema_file, const char *na
 				.shapes = shapes,
 				.shape_count = shape_count,
 				.namespace_uri = namespace_uri};
-	pthread_once(&parser_once, xmlInitParser);
 	if (!schema_dir)
 		return orch_fail(reterr, ORCH_EINVAL, 0, NULL, "no schema folder given");
 	_cleanup_free_ char *path = orch_strdup_printf("%s/%s", schema_dir, schema_file);
@@ -369,7 +331,7 @@ int32_t xml_load(const char *schema_dir, const char *schema_file, const char *na
 		return 0;
 	}
 
-	_cleanup_xml_ xmlDoc *document = parse(&loader, bytes, length);
+	_cleanup_xml_ xmlDoc *document = orch_xml_parse(bytes, length, on_fault, &loader);
 	if (!document && !faults->count)
 		return orch_fail_memory(reterr);
 	if (!faults->count)

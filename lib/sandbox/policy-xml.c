@@ -1,25 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A policy as a document. It is applied to a copy, which the sandbox takes over when all of it fits. Errors go to structured
- * handlers of the contexts used here: libxml2's global ones belong to the host application.
+ * A policy as a document. It is applied to a copy, which the sandbox takes over when all of it fits.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <libxml/SAX2.h>
-#include <libxml/parser.h>
 #include <libxml/relaxng.h>
-#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../core/schema.h"
+#include "../core/xml.h"
 #include "policy-schema.h"
 #include "sandbox-private.h"
 #include "spec.h"
 
 #define MOST_BYTES (16u << 20)
-
-static pthread_once_t parser_once = PTHREAD_ONCE_INIT;
 
 struct reading {
 	const char *name; /* for messages */
@@ -40,40 +34,9 @@ static int32_t fail_at(struct reading *reading, long line, const char *message)
 
 /* --- the document --------------------------------------------------------------------------- */
 
-static void on_parser_error(void *userdata, xmlError *error)
+static void on_fault(void *userdata, long line, const char *message)
 {
-	/* The parser hands over its own context: libxml2 uses userData for both SAX and errors. */
-	struct reading *reading = ((xmlParserCtxt *)userdata)->_private;
-
-	if (error->level > XML_ERR_WARNING)
-		fail_at(reading, error->line, error->message);
-}
-
-static void on_doctype(void *userdata, const xmlChar *name, const xmlChar *external_id, const xmlChar *system_id)
-{
-	xmlParserCtxt *parser = userdata;
-
-	(void)name, (void)external_id, (void)system_id;
-	fail_at(parser->_private, xmlSAX2GetLineNumber(parser), "a document type declaration is not allowed: remove it");
-	xmlStopParser(parser);
-}
-
-static xmlDoc *parse(struct reading *reading, const void *bytes, size_t length)
-{
-	xmlParserCtxt *parser = xmlNewParserCtxt();
-
-	if (!parser)
-		return NULL;
-	parser->_private = reading;
-	parser->sax->serror = (xmlStructuredErrorFunc)on_parser_error;
-	parser->sax->internalSubset = on_doctype;
-	xmlDoc *document = xmlCtxtReadMemory(parser, bytes, (int)length, NULL, NULL,
-					     XML_PARSE_NONET | XML_PARSE_NOCDATA | XML_PARSE_BIG_LINES);
-
-	if (document && !parser->wellFormed)
-		fail_at(reading, 1, "not well-formed XML");
-	xmlFreeParserCtxt(parser);
-	return document;
+	fail_at(userdata, line, message);
 }
 
 static void on_invalid(void *userdata, xmlError *error)
@@ -317,8 +280,7 @@ int32_t orch_sandbox_read_policy(orch_sandbox *sandbox, const void *xml, size_t 
 		code = orch_sandbox_copy(sandbox, &reading.copy, reterr);
 	if (code < 0)
 		return code;
-	pthread_once(&parser_once, xmlInitParser);
-	xmlDoc *document = parse(&reading, xml, length);
+	xmlDoc *document = orch_xml_parse(xml, length, on_fault, &reading);
 
 	if (!document && reading.code == 0)
 		reading.code = orch_fail_memory(reterr);

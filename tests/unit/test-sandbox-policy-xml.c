@@ -85,6 +85,7 @@ START_TEST(refused)
 		{HEAD ">\n<env name='A=B' value=''/></policy>", "my.xml:2: variable name"},
 		{HEAD ">\n<workspace host='/srv/w'/>\n<workspace host='/srv/w'/></policy>", "my.xml:3: "},
 		{HEAD " root='tools'>\n<path host='/srv' inner='/usr'/></policy>", "my.xml:2: inner path /usr is taken"},
+		{HEAD "><deny path='/a'></policy>", "my.xml:1: not well-formed XML: "},
 		{"<!DOCTYPE policy [<!ENTITY x '/a'>]>\n" HEAD "><deny path='&x;'/></policy>", "my.xml:1: a document type"},
 		{HEAD ">\n<xi:include xmlns:xi='http://www.w3.org/2001/XInclude' href='/etc/passwd'/></policy>", "my.xml:2: "},
 	};
