@@ -12,6 +12,7 @@
 #include <grp.h>
 #include <linux/capability.h>
 #include <linux/securebits.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sched.h>
@@ -166,6 +167,10 @@ static int net_up(struct confine *confine, struct setup_error *error)
 	request.ifr_flags |= IFF_UP | IFF_RUNNING;
 	if (ioctl(fd, SIOCSIFFLAGS, &request) < 0)
 		goto fail;
+	/* By a path it would be another one when the root has changed. */
+	confine->net_fd = ioctl(fd, SIOCGSKNS);
+	if (confine->net_fd < 0)
+		goto fail;
 	if (confine->header->net != ORCH_NET_BROKER) {
 		close(fd);
 		return 0;
@@ -182,24 +187,21 @@ fail:
 	return -1;
 }
 
-/* Beside the root. */
-static int make_network(struct confine *confine, struct setup_error *error)
+int confine_network_make(struct confine *confine, struct setup_error *error)
 {
-	if (unshare(CLONE_NEWNET) < 0)
-		return no_namespaces(errno, error);
-	confine->net_fd = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
-	if (confine->net_fd < 0)
-		return confine_fail(error, ORCH_ESYS, errno, "net", "/proc/thread-self/ns/net");
-	return net_up(confine, error);
+	if (confine_leaves_out(confine, ORCH_SPEC_WITHOUT_NETNS))
+		return 0;
+	return unshare(CLONE_NEWNET) < 0 ? no_namespaces(errno, error) : net_up(confine, error);
 }
 
 static int enter_network(struct confine *confine, struct setup_error *error)
 {
-	int result = 0;
+	int fd = confine->net_fd, result = 0;
 
-	if (setns(confine->net_fd, CLONE_NEWNET) < 0)
+	if (fd >= 0 && setns(fd, CLONE_NEWNET) < 0)
 		result = no_namespaces(errno, error);
-	close(confine->net_fd);
+	if (fd >= 0)
+		close(fd);
 	confine->net_fd = -1;
 	return result;
 }
@@ -248,66 +250,48 @@ int confine_drop_capabilities(const struct confine *confine, struct setup_error 
 	return 0;
 }
 
-/* In the order in which they stop to be needed. */
-static int give_up_privileges(const struct confine *confine, struct setup_error *error)
+static int build(struct confine *confine, struct setup_error *error)
 {
-	if (confine_drop_capabilities(confine, error) < 0 || confine_landlock(confine, error) < 0)
+	const char *name = confine->strings + confine->header->hostname;
+
+	if (!confine_leaves_out(confine, ORCH_SPEC_WITHOUT_UTSNS) &&
+	    sethostname(name, strnlen(name, 63)) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "uts", "the host name can not be set");
+	if (no_nested_userns(confine, error) < 0 || confine_root_build(confine, error) < 0)
 		return -1;
-	return confine_inherited(confine, error);
+	return confine_root_enter(confine, error);
 }
 
-/* Network and root, each as long as the other. */
-static int build(struct confine *confine, struct confine_beside *beside, struct setup_error *error)
+/* Afterwards root and network are the sandbox's, Landlock is on, and no other thread is left; the capabilities are there. */
+static int build_all(struct confine *confine, struct setup_error *error)
 {
+	struct confine_beside beside;
 	struct setup_error other;
 
-	if (confine_leaves_out(confine, ORCH_SPEC_WITHOUT_NETNS))
-		return confine_root_build(confine, error);
-	confine_beside_begin(beside, make_network);
-	int result = confine_root_build(confine, error);
+	confine_beside_begin(&beside, confine);
+	int result = build(confine, error);
 
-	if (confine_beside_wait(beside, result < 0 ? &other : error) < 0 || result < 0)
-		return -1;
-	return enter_network(confine, error);
-}
-
-static int enter(struct confine *confine, struct confine_beside *beside, struct setup_error *error)
-{
-	struct setup_error other;
-
-	if (confine_root_enter(confine, error) < 0)
-		return -1;
-	confine_beside_begin(beside, confine_root_detach_old);
-	int result = give_up_privileges(confine, error);
-
-	if (confine_beside_wait(beside, result < 0 ? &other : error) < 0 || result < 0)
-		return -1;
-	return chdir("/") == 0 ? 0
-			       : confine_fail(error, ORCH_ESYS, errno, "root.pivot", "the new root can not be entered");
+	confine_beside_tell(&beside, result == 0);
+	if (result == 0)
+		result = confine_landlock(confine, error);
+	if (confine_beside_end(&beside, &other) < 0 && result == 0) {
+		*error = other;
+		result = -1;
+	}
+	if (result == 0 && chdir("/") < 0)
+		result = confine_fail(error, ORCH_ESYS, errno, "root.pivot", "the new root can not be entered");
+	return result < 0 ? -1 : enter_network(confine, error);
 }
 
 static int become_init(struct confine *confine, int control_fd, struct host_fds *ret_host,
 		       struct setup_error *error)
 {
-	const char *name = confine->strings + confine->header->hostname;
-	struct confine_beside beside;
-
-	if (!confine_leaves_out(confine, ORCH_SPEC_WITHOUT_UTSNS) &&
-	    sethostname(name, strnlen(name, 63)) < 0)
-		return confine_fail(error, ORCH_ESYS, errno, "uts", "the host name can not be set");
-	if (no_nested_userns(confine, error) < 0)
-		return -1;
-	confine_beside_open(&beside, confine);
-	int result = build(confine, &beside, error);
-
-	if (result == 0)
-		result = enter(confine, &beside, error);
-	/* It still has all rights. */
-	confine_beside_close(&beside);
-	if (result < 0)
+	if (build_all(confine, error) < 0 || confine_drop_capabilities(confine, error) < 0)
 		return -1;
 	if (!confine_leaves_out(confine, ORCH_SPEC_WITHOUT_CLOSING))
 		close_others(BUT(control_fd, confine->listener_fd, confine->private_fd, confine->lower_fd));
+	if (confine_inherited(confine, error) < 0)
+		return -1;
 	*ret_host = (struct host_fds){.listener = confine->listener_fd,
 				      .private = confine->private_fd,
 				      .lower = confine->lower_fd};

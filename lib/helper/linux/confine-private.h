@@ -82,27 +82,27 @@ int confine_inherited(const struct confine *confine, struct setup_error *error);
 /* All sets of this process, and what could give some back. Needs CAP_SETPCAP. */
 int confine_drop_capabilities(const struct confine *confine, struct setup_error *error);
 
-/* confine-beside.c: what takes long, beside the rest. */
-
-typedef int (*confine_beside_fn)(struct confine *confine, struct setup_error *error);
+/* confine-beside.c: network and end of the old root, beside the rest. */
 
 struct confine_beside {
 	struct confine *confine;
 	pthread_t thread;
-	sem_t begun, done;
 	bool runs;
-	confine_beside_fn fn;
+	sem_t told;
+	bool entered;
 	int result;
 	struct setup_error error;
 };
 
-void confine_beside_open(struct confine_beside *beside, struct confine *confine);
-/* One at a time: the end has to be waited for. */
-void confine_beside_begin(struct confine_beside *beside, confine_beside_fn fn);
-/* What `fn` gave. */
-int confine_beside_wait(struct confine_beside *beside, struct setup_error *error);
-/* No other thread is left in this process. */
-void confine_beside_close(struct confine_beside *beside);
+/* The network. `beside` stays where it is until the end, which comes in any case. */
+void confine_beside_begin(struct confine_beside *beside, struct confine *confine);
+/* Is the new root entered? Then the old one is detached. The working directory stays meanwhile. */
+void confine_beside_tell(struct confine_beside *beside, bool entered);
+/* No other thread is left. */
+int confine_beside_end(struct confine_beside *beside, struct setup_error *error);
+
+/* confine-enter.c: of a network namespace that the calling thread alone enters. */
+int confine_network_make(struct confine *confine, struct setup_error *error);
 
 /* confine-tree.c: opening host paths and making detached mounts of them. */
 
@@ -120,7 +120,7 @@ int confine_own(int fd, const char *path, uid_t uid, struct setup_error *error);
 int confine_root_build(struct confine *confine, struct setup_error *error);
 /* Then the old one is mounted over it. */
 int confine_root_enter(struct confine *confine, struct setup_error *error);
-int confine_root_detach_old(struct confine *confine, struct setup_error *error);
+int confine_root_detach_old(struct setup_error *error);
 bool confine_is_below(const char *path, const char *folder);
 /* Below `root`, never through a symbolic link. */
 int confine_open_inner(int root, const char *path, uint64_t flags);

@@ -455,9 +455,8 @@ int confine_root_enter(struct confine *confine, struct setup_error *error)
 }
 
 /* And with it what was attached outside. Each umount2() waits until no processor looks at mounts any more, so there is one. */
-int confine_root_detach_old(struct confine *confine, struct setup_error *error)
+int confine_root_detach_old(struct setup_error *error)
 {
-	(void)confine;
 	if (umount2(".", MNT_DETACH) < 0)
 		return confine_fail(error, ORCH_ESYS, errno, "root.pivot",
 				    "the old root can not be detached");
