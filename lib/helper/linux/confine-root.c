@@ -31,54 +31,67 @@ int confine_open_inner(int root, const char *path, uint64_t flags)
 	return (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
 }
 
-int confine_make_target(int root, const char *path, bool folder, struct setup_error *error)
+static int make_in(int folder_fd, const char *name, bool folder)
+{
+	int made = folder ? mkdirat(folder_fd, name, 0755) : mknodat(folder_fd, name, S_IFREG | 0444, 0);
+
+	return made < 0 ? -1 : confine_open_inner(folder_fd, name, O_PATH | O_NOFOLLOW);
+}
+
+/* The deepest folder on the way to `path` that is there, or what is at its end. */
+static int open_existing(int root, const char *path, size_t *ret_length)
 {
 	char part[PATH_MAX];
+	size_t length = strlen(path);
+	int fd;
+
+	memcpy(part, path, length + 1);
+	while ((fd = confine_open_inner(root, part, O_PATH | O_NOFOLLOW)) < 0 && errno == ENOENT) {
+		char *slash = strrchr(part, '/');
+
+		length = slash ? (size_t)(slash - part) : 0;
+		part[length] = '\0';
+		if (!slash) {
+			fd = fcntl(root, F_DUPFD_CLOEXEC, 3);
+			break;
+		}
+	}
+	*ret_length = length;
+	return fd;
+}
+
+int confine_make_target(int root, const char *path, bool folder, struct setup_error *error)
+{
+	size_t length = strlen(path), there = 0;
+	char name[NAME_MAX + 1];
 	int fd = -1;
 
-	if (strlen(path) >= sizeof(part))
-		return confine_fail(error, ORCH_EINVAL, ENAMETOOLONG, "mount.target",
-				    "inner path /%.100s", path);
-	for (const char *end = path; *end; end += *end == '/') {
-		end += strcspn(end, "/");
-		memcpy(part, path, (size_t)(end - path));
-		part[end - path] = '\0';
+	errno = ENAMETOOLONG;
+	if (length < PATH_MAX)
+		fd = open_existing(root, path, &there);
+	if (fd < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "mount.target",
+				    "inner path /%.200s (no symbolic link is followed)", path);
+	while (there < length) {
+		const char *next = path + there + (there > 0);
+		size_t size = strcspn(next, "/");
+		int below = -1;
 
-		int parent = -1;
-		char *slash = strrchr(part, '/');
-		const char *name = slash ? slash + 1 : part;
-		bool last = *end == '\0';
-
-		fd = confine_open_inner(root, part, O_PATH | O_NOFOLLOW);
-		if (fd >= 0) {
-			if (!last)
-				close(fd);
-			continue;
+		there = (size_t)(next - path) + size;
+		errno = ENAMETOOLONG;
+		if (size < sizeof(name)) {
+			memcpy(name, next, size);
+			name[size] = '\0';
+			below = make_in(fd, name, folder || there < length);
 		}
-		if (errno != ENOENT)
-			return confine_fail(error, ORCH_ESYS, errno, "mount.target",
-					    "inner path /%s (no symbolic link is followed)", part);
-		if (slash)
-			*slash = '\0';
-		parent = slash ? confine_open_inner(root, part, O_PATH | O_DIRECTORY) : dup(root);
-		if (slash)
-			*slash = '/';
-		if (parent >= 0 && (!last || folder))
-			fd = mkdirat(parent, name, 0755);
-		else if (parent >= 0)
-			fd = mknodat(parent, name, S_IFREG | 0444, 0);
 		int err = errno;
 
-		if (parent >= 0)
-			close(parent);
+		close(fd);
 		errno = err;
-		if (fd == 0)
-			fd = confine_open_inner(root, part, O_PATH | O_NOFOLLOW);
+		fd = below;
 		if (fd < 0)
 			return confine_fail(error, ORCH_ESYS, errno, "mount.target",
-					    "inner path /%s can not be made", part);
-		if (!last)
-			close(fd);
+					    "inner path /%.*s can not be made", (int)there, path);
 	}
 	return fd;
 }
@@ -150,9 +163,10 @@ int confine_attach_outside(int mount, const char *what, struct setup_error *erro
 	return 0;
 }
 
+/* Nothing is there yet. */
 static int write_file(int root, const char *path, const char *text, struct setup_error *error)
 {
-	int fd = confine_open_inner(root, path, O_WRONLY | O_NOFOLLOW | O_TRUNC);
+	int fd = openat(root, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	size_t length = strlen(text);
 
 	if (fd < 0 || write(fd, text, length) != (ssize_t)length) {
@@ -187,19 +201,11 @@ static int make_etc(const struct confine *confine, struct setup_error *error)
 				      "protocols: files\n"},
 	};
 
-	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-		int fd = confine_make_target(confine->root_fd, files[i].path, false, error);
-
-		if (fd < 0)
-			return -1;
-		/* The owner, uid 1000, has to write it once; the root is read-only afterwards. */
-		close(fd);
-		if (fchmodat(confine->root_fd, files[i].path, 0644, 0) < 0)
-			return confine_fail(error, ORCH_ESYS, errno, "root.etc", "/%s",
-					    files[i].path);
+	if (mkdirat(confine->root_fd, "etc", 0755) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "root.etc", "/etc");
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
 		if (write_file(confine->root_fd, files[i].path, files[i].text, error) < 0)
 			return -1;
-	}
 	return 0;
 }
 
