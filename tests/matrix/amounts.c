@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <orch.h>
@@ -18,9 +19,9 @@
 
 #define MEMORY_MIB 64
 #define TIME_MS 700
-/* Little, so that a machine that is busy with others gives more than this to who has no limit. */
-#define CPU_PERCENT 1
-#define RUN_MS 150000
+#define CPU_PERCENT_MOST 5
+/* For what hangs only: a start has no more of a processor than its programs. */
+#define RUN_MS 900000
 
 struct amount {
 	const char *name;
@@ -55,11 +56,36 @@ static void limit_memory(struct orch_sandbox_opts *opts)
 	opts->max_memory_mib = MEMORY_MIB;
 }
 
+static int64_t clock_us(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* A sixth of what this machine leaves to who has no limit, so that also a busy one gives three
+ * times as much. */
+static uint32_t cpu_percent(void)
+{
+	static uint32_t percent;
+
+	if (!percent) {
+		int64_t wall = clock_us(CLOCK_MONOTONIC), used = clock_us(CLOCK_PROCESS_CPUTIME_ID);
+
+		while (clock_us(CLOCK_MONOTONIC) - wall < 1000000)
+			;
+		wall = clock_us(CLOCK_MONOTONIC) - wall;
+		percent = (uint32_t)((clock_us(CLOCK_PROCESS_CPUTIME_ID) - used) * 100 / wall / 6);
+		percent = percent < 1 ? 1 : percent > CPU_PERCENT_MOST ? CPU_PERCENT_MOST : percent;
+	}
+	return percent;
+}
+
 static void limit_cpu(struct orch_sandbox_opts *opts)
 {
-	opts->max_cpu_percent = CPU_PERCENT;
-	/* What makes the sandbox has no more of a processor. */
-	opts->setup_timeout_ms = 120000;
+	opts->max_cpu_percent = cpu_percent();
+	opts->setup_timeout_ms = RUN_MS;
 }
 
 static void limit_time(struct orch_sandbox_opts *opts)
@@ -100,18 +126,23 @@ static int32_t over_lower(orch_sandbox *sandbox, bool with, orch_error **reterr)
 
 static int32_t spinner(orch_sandbox *sandbox, bool with, orch_error **reterr)
 {
+	char much[16];
+
 	(void)with;
+	snprintf(much, sizeof(much), "%u", 3 * cpu_percent());
 	int32_t code =
 		orch_sandbox_add_path(sandbox, below(place.base, "matrix-attempt"), "/attack/spin",
 				      ORCH_PATH_READ | ORCH_PATH_EXEC, reterr);
-	return code == 0 ? orch_sandbox_set_workspace(sandbox, below(place.folder, "amounts"), NULL,
-						      reterr)
-			 : code;
+	if (code == 0)
+		code = orch_sandbox_set_workspace(sandbox, below(place.folder, "amounts"), NULL,
+						  reterr);
+	return code == 0 ? orch_sandbox_set_env(sandbox, "MUCH", much, reterr) : code;
 }
 
 static bool was_throttled(const struct outside *outside, char *text, size_t size)
 {
-	snprintf(text, size, "waited in %llu periods", (unsigned long long)outside->throttled);
+	snprintf(text, size, "waited in %llu periods for more than %u %%",
+		 (unsigned long long)outside->throttled, cpu_percent());
 	return outside->throttled > 0;
 }
 
@@ -149,7 +180,7 @@ static const struct amount amounts[] = {
 	 .guard = "memory"},
 	/* Succeeds if it has three times as much for two seconds. */
 	{.name = "limit.cpu",
-	 .command = "/attack/spin --spin 3 /work/enough",
+	 .command = "/attack/spin --spin $MUCH /work/enough",
 	 .limit = limit_cpu,
 	 .rule = spinner,
 	 .scope_limit = ORCH_LIMIT_CPU,

@@ -19,9 +19,9 @@
 
 #include "matrix.h"
 
-#define SECONDS 60
+#define SECONDS 240
 #define WINDOW_US 2000000
-#define WINDOWS_MOST 30
+#define WINDOWS_MOST 90
 
 struct place place;
 

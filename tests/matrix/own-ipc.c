@@ -103,7 +103,7 @@ static bool own_any_address(void)
 	if (child == 0)
 		_exit(asks(&address) ? 0 : 1);
 	struct pollfd ready = {.fd = server, .events = POLLIN};
-	int caller = poll(&ready, 1, 10000) == 1 ? accept4(server, NULL, NULL, SOCK_CLOEXEC) : -1;
+	int caller = poll(&ready, 1, 120000) == 1 ? accept4(server, NULL, NULL, SOCK_CLOEXEC) : -1;
 	/* The end of what is asked is seen, and can be answered. */
 	bool heard = recv(caller, text, sizeof(text), MSG_WAITALL) == 3 &&
 		     send(caller, "answer", 6, MSG_NOSIGNAL) == 6;

@@ -121,7 +121,7 @@ static bool own_job(void)
 static bool own_queued_signal(void)
 {
 	union sigval value = {.sival_int = 4711};
-	struct timespec wait = {.tv_sec = 10};
+	struct timespec wait = {.tv_sec = 120};
 	siginfo_t found = {0};
 	sigset_t set;
 
@@ -158,7 +158,7 @@ static bool own_interval(void)
 	struct itimerval soon = {.it_value.tv_usec = 1000};
 	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
 	struct itimerspec sooner = {.it_value.tv_nsec = 1000};
-	struct timespec wait = {.tv_sec = 20};
+	struct timespec wait = {.tv_sec = 100};
 	timer_t timer;
 	sigset_t set;
 
@@ -259,7 +259,7 @@ static bool own_wait_pidfd(void)
 		_exit(9);
 	struct pollfd ready = {.fd = (int)syscall(SYS_pidfd_open, child, 0), .events = POLLIN};
 
-	return ready.fd >= 0 && poll(&ready, 1, 10000) == 1 &&
+	return ready.fd >= 0 && poll(&ready, 1, 120000) == 1 &&
 	       waitid(P_PIDFD, (id_t)ready.fd, &end, WEXITED) == 0 && end.si_status == 9;
 }
 

@@ -473,7 +473,7 @@ const struct row rows[] = {
 	      "/usr/bin/python3 -c 'import http.server as h, threading as t, urllib.request as u\n"
 	      "s = h.HTTPServer((\"127.0.0.1\", 0), h.SimpleHTTPRequestHandler)\n"
 	      "t.Thread(target=s.serve_forever, daemon=True).start()\n"
-	      "assert u.urlopen(\"http://127.0.0.1:%d/file\" % s.server_port, timeout=30).read() == b\"secret\"' 2>/dev/null"),
+	      "assert u.urlopen(\"http://127.0.0.1:%d/file\" % s.server_port, timeout=120).read() == b\"secret\"' 2>/dev/null"),
 };
 
 const unsigned row_count = sizeof(rows) / sizeof(rows[0]);

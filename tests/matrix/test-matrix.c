@@ -30,7 +30,7 @@
 #define USER 1000
 #define ROWS_MAX 512
 #define INSIDE "/attack/matrix-attempt"
-#define INSIDE_MS 600000
+#define INSIDE_MS 1800000
 
 struct place place;
 
