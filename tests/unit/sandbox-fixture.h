@@ -201,8 +201,12 @@ static inline struct outcome run_to(orch_sandbox *sandbox, const char *const *ar
 {
 	struct outcome outcome = {0};
 	orch_sandbox_result *result = NULL;
+	struct orch_run_opts patient;
 
-	OK(orch_sandbox_run(sandbox, argv, opts, &result, e));
+	/* For what hangs only. */
+	orch_run_opts_init(&patient, sizeof(patient));
+	patient.timeout_ms = 600000;
+	OK(orch_sandbox_run(sandbox, argv, opts ? opts : &patient, &result, e));
 	outcome.status = orch_sandbox_result_status(result);
 	for (int stream = 1; stream <= 2; stream++) {
 		size_t length = 0;
