@@ -10,7 +10,11 @@
 #include <stdbool.h>
 
 #define CAGE_PIDS 7000
-#define CAGE_MEMORY (2048ull * 1024 * 1024)
+/*
+ * Much of it is the kernel's, of the dead: it is freed later than hoppers end, 2 GiB of it were seen, and who was killed for
+ * that was the host.
+ */
+#define CAGE_MEMORY (8192ull * 1024 * 1024)
 
 struct cage {
 	char folder[64];

@@ -523,10 +523,22 @@ static const struct {
     {"hold-helper", hold_helper},   {"starve-init", starve_init}, {"starve-helper", starve_helper},
 };
 
+/* Should the cage have no memory left, then it is this that the kernel ends, and not the host that is looked at. */
+static void be_the_victim(void)
+{
+	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	ssize_t ignored = write(fd, "1000", 4);
+	(void)ignored;
+	close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 9)
 		return 100;
+	be_the_victim();
 	struct targets targets = {.init = atoi(argv[3]),
 				  .helper = atoi(argv[4]),
 				  .decoy = atoi(argv[5]),
