@@ -318,8 +318,9 @@ ORCH_API orch_sandbox_pool *orch_sandbox_pool_unref(orch_sandbox_pool *pool);
  */
 ORCH_API int32_t orch_sandbox_pool_take(orch_sandbox_pool *pool, orch_sandbox **ret_sandbox, orch_error **reterr);
 /*
- * Waits for one. A failure that was there before is forgotten: who waits is told how it goes now; a loop that only looks
- * (timeout 0) calls orch_sandbox_pool_take(). Also ORCH_ETIMEDOUT, ORCH_EDEADLK. Since 0.1.
+ * Waits for one. A failure that was there before is forgotten, and so is that of a start that was on its way: who waits is
+ * told how it goes now; a loop that only looks (timeout 0) calls orch_sandbox_pool_take(). Also ORCH_ETIMEDOUT,
+ * ORCH_EDEADLK. Since 0.1.
  */
 ORCH_API int32_t orch_sandbox_pool_take_wait(orch_sandbox_pool *pool, int64_t timeout_ms,
 					     orch_sandbox **ret_sandbox, orch_error **reterr);

@@ -24,6 +24,7 @@ struct orch_sandbox_pool {
 	bool again; /* they are tried again, once: it may be the start that kills it */
 	orch_sandbox *starting[AT_ONCE];
 	uint32_t starting_count;
+	uint32_t earlier_count; /* the first of them: begun before somebody began to wait, whom their failure is not told */
 	orch_sandbox **ready; /* the oldest first */
 	uint32_t ready_count, wanted;
 };
@@ -92,9 +93,12 @@ static void on_started(void *userdata, orch_sandbox *sandbox, const orch_error *
 {
 	orch_sandbox_pool *pool = userdata;
 	orch_error *own = NULL;
+	bool earlier = false;
 
 	for (uint32_t i = 0; i < pool->starting_count; i++)
 		if (pool->starting[i] == sandbox) {
+			earlier = i < pool->earlier_count;
+			pool->earlier_count -= earlier;
 			remove_at(pool->starting, &pool->starting_count, i);
 			break;
 		}
@@ -102,6 +106,11 @@ static void on_started(void *userdata, orch_sandbox *sandbox, const orch_error *
 		pool->lost = true;
 		arm(pool, RECOVER_MS);
 		orch_sandbox_unref(sandbox);
+		return;
+	}
+	if (error && earlier) {
+		orch_sandbox_unref(sandbox);
+		fill(pool);
 		return;
 	}
 	if (error || watch(sandbox, &own) < 0) {
@@ -284,11 +293,10 @@ int32_t orch_sandbox_pool_take(orch_sandbox_pool *pool, orch_sandbox **ret_sandb
 		hand_out(pool, ret_sandbox);
 		return 0;
 	}
-	code = pool->failure ? fail_start(pool, reterr)
-			     : orch_fail(reterr, ORCH_EBUSY, 0, NULL,
-					 "no sandbox of the pool is ready: run the context, or wait for one");
+	if (pool->failure)
+		return fail_start(pool, reterr);
 	fill(pool);
-	return code;
+	return orch_fail(reterr, ORCH_EBUSY, 0, NULL, "no sandbox of the pool is ready: run the context, or wait for one");
 }
 
 static bool is_decided(void *userdata)
@@ -319,6 +327,7 @@ int32_t orch_sandbox_pool_take_wait(orch_sandbox_pool *pool, int64_t timeout_ms,
 	orch_sandbox_pool_ref(pool);
 	/* Who waits is told how it goes now. */
 	forget_failure(pool);
+	pool->earlier_count = pool->starting_count;
 	code = orch_ctx_wait(pool->ctx, timeout_ms, is_decided, pool, reterr);
 	if (code == 0 && pool->ready_count > 0)
 		hand_out(pool, ret_sandbox);

@@ -393,6 +393,32 @@ START_TEST(a_failed_start_is_told_and_tried_again)
 }
 END_TEST
 
+/* What was begun before may fail for what is no more so. */
+START_TEST(who_waits_is_told_how_it_goes_now)
+{
+	become(_i);
+	orch_ctx *ctx = ctx_new();
+
+	for (int i = 0; i < 20; i++) {
+		const char *file = in(new_folder(), "file");
+		orch_sandbox *pattern = sandbox_new(ctx, NULL), *taken = NULL;
+
+		OK(orch_sandbox_add_path(pattern, file, "/file", ORCH_PATH_READ, e));
+		orch_sandbox_pool *pool = pool_of(pattern, 2);
+
+		orch_sandbox_unref(pattern);
+		/* They are on their way, and found nothing; the host has not heard of it. */
+		orch_ctx_process(ctx, NULL);
+		usleep(i < 10 ? 20000 : 0);
+		put(file, "there");
+		OK(orch_sandbox_pool_take_wait(pool, 20000, &taken, e));
+		ck_assert_int_eq(run(taken, SH("grep -q there /file")).status, 0);
+		orch_sandbox_pool_unref(pool);
+	}
+	orch_ctx_unref(ctx);
+}
+END_TEST
+
 START_TEST(in_a_forked_child)
 {
 	become(_i);
@@ -566,6 +592,7 @@ int main(int argc, char **argv)
 	BOTH(the_helper_is_killed);
 	BOTH(one_dies_and_is_replaced);
 	BOTH(a_failed_start_is_told_and_tried_again);
+	BOTH(who_waits_is_told_how_it_goes_now);
 	BOTH(in_a_forked_child);
 	BOTH(some_leave_nothing);
 	tcase_set_tags(many, "thousands");
