@@ -224,4 +224,7 @@ enum own_attempt {
 	OWN_USER,
 };
 
+/* processes.c: for its signals, and to be ended with SIGKILL. */
+pid_t child_that_waits(void);
+
 #endif

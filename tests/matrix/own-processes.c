@@ -22,16 +22,6 @@
 
 #define THREADS 16
 
-static pid_t child_that_waits(void)
-{
-	pid_t child = fork();
-
-	if (child == 0)
-		for (;;)
-			pause();
-	return child;
-}
-
 static bool and_kill(pid_t child, bool works)
 {
 	kill(child, SIGKILL);

@@ -54,16 +54,6 @@ int attempt_shell(const struct row *row)
 	return tried(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static pid_t child_that_waits(void)
-{
-	pid_t child = fork();
-
-	if (child == 0)
-		for (;;)
-			pause();
-	return child;
-}
-
 static bool ended_by(pid_t child, int signal)
 {
 	int status = 0;

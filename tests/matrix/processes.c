@@ -45,7 +45,7 @@ int attempt_trace(const struct row *row)
 	return SUCCEEDED;
 }
 
-static pid_t child_that_waits(void)
+pid_t child_that_waits(void)
 {
 	pid_t child = fork();
 
