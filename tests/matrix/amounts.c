@@ -5,7 +5,6 @@
  */
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 
 #include "../../lib/sandbox/sandbox-private.h"
 #include "../unit/controllers.h"
+#include "../unit/kernel.h"
 #include "amounts.h"
 #include "outside.h"
 #include "targets.h"
@@ -348,16 +348,6 @@ static bool is_refused(const struct amount *amount, const struct side *side, cha
 	       side->outcome == DENIED && (!amount->reason || side->reason == amount->reason);
 }
 
-static bool kernel_is_older(const struct amount *amount)
-{
-	struct utsname kernel;
-	unsigned major = 0, minor = 0;
-
-	return uname(&kernel) == 0 && sscanf(kernel.release, "%u.%u", &major, &minor) == 2 &&
-	       (major < amount->linux_major ||
-		(major == amount->linux_major && minor < amount->linux_minor));
-}
-
 /* On an older kernel it has to be refused as what cannot be had there, with the number that could. */
 static bool is_refused_by_name(orch_ctx *ctx, const struct amount *amount, char *text, size_t size)
 {
@@ -389,7 +379,7 @@ static bool is_to_be_had(orch_ctx *ctx, const struct amount *amount, bool *ret_w
 	const char *mechanism = "";
 
 	*ret_wrong = false;
-	if (amount->linux_major && kernel_is_older(amount)) {
+	if (amount->linux_major && kernel_is_before(amount->linux_major, amount->linux_minor)) {
 		*ret_wrong = !is_refused_by_name(ctx, amount, text, size);
 		return false;
 	}

@@ -18,12 +18,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <orch.h>
+
+#include "kernel.h"
 
 #define USER 1000
 /* Of the build tree; orch-reaper-test leaves out what a test asks for. */
@@ -106,17 +107,6 @@ static inline void become(int identity)
 		return;
 	ck_assert(setgroups(0, NULL) == 0 && setresgid(USER, USER, USER) == 0 &&
 		  setresuid(USER, USER, USER) == 0);
-}
-
-static inline bool kernel_is_before(unsigned major, unsigned minor)
-{
-	struct utsname kernel;
-	unsigned first = 0, second = 0;
-
-	/* Also asked outside of a test. */
-	if (uname(&kernel) < 0 || sscanf(kernel.release, "%u.%u", &first, &second) != 2)
-		abort();
-	return first < major || (first == major && second < minor);
 }
 
 /*
