@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <linux/close_range.h>
 #include <linux/sched.h>
 #include <stdlib.h>
@@ -79,4 +80,70 @@ pid_t clone_process(uint64_t flags, int exit_signal, int cgroup_fd, int *ret_pid
 		arguments.cgroup = (uint64_t)cgroup_fd;
 	}
 	return (pid_t)syscall(SYS_clone3, &arguments, sizeof(arguments));
+}
+
+/*
+ * Whose memory the new process takes over must not touch its stack any more: it ends right where the kernel lets it go on.
+ * -errno.
+ */
+#if defined(__x86_64__)
+#define TAKES_OVER CLONE_VM
+static long clone_and_exit(const struct clone_args *arguments)
+{
+	long result;
+	__asm__ volatile("syscall\n\t"
+			 "testq %%rax, %%rax\n\t"
+			 "jle 1f\n\t"
+			 "xorl %%edi, %%edi\n\t"
+			 "movl %[exit], %%eax\n\t"
+			 "syscall\n\t"
+			 "hlt\n"
+			 "1:"
+			 : "=a"(result)
+			 : "0"((long)SYS_clone3), "D"(arguments), "S"(sizeof(*arguments)), [exit] "i"(SYS_exit_group)
+			 : "rcx", "r11", "cc", "memory");
+	return result;
+}
+#elif defined(__aarch64__)
+#define TAKES_OVER CLONE_VM
+static long clone_and_exit(const struct clone_args *arguments)
+{
+	register long x8 __asm__("x8") = SYS_clone3;
+	register long x0 __asm__("x0") = (long)arguments;
+	register long x1 __asm__("x1") = sizeof(*arguments);
+	__asm__ volatile("svc #0\n\t"
+			 "cmp x0, #0\n\t"
+			 "b.le 1f\n\t"
+			 "mov x0, #0\n\t"
+			 "mov x8, %[exit]\n\t"
+			 "svc #0\n\t"
+			 "brk #1\n"
+			 "1:"
+			 : "+r"(x0), "+r"(x8)
+			 : "r"(x1), [exit] "i"(SYS_exit_group)
+			 : "cc", "memory");
+	return x0;
+}
+#else
+/* With a copy of the memory. */
+#define TAKES_OVER 0
+static long clone_and_exit(const struct clone_args *arguments)
+{
+	long result = syscall(SYS_clone3, arguments, sizeof(*arguments));
+	if (result > 0)
+		_exit(0);
+	return result < 0 ? -errno : 0;
+}
+#endif
+
+int clone_successor(uint64_t flags, pid_t *parent_tid)
+{
+	/* No signal at its end: the helper has a pidfd. */
+	struct clone_args arguments = {.flags = TAKES_OVER | CLONE_PARENT | CLONE_PARENT_SETTID | flags,
+				       .parent_tid = (uint64_t)(uintptr_t)parent_tid};
+	long result = clone_and_exit(&arguments);
+	if (result == 0)
+		return 0;
+	errno = (int)-result;
+	return -1;
 }

@@ -41,15 +41,10 @@ static _Noreturn void report_and_exit(int control_fd, const struct setup_error *
 /* Returns in the new process only, or with -1. */
 static int clone_init(uint64_t flags)
 {
-	/* CLONE_PARENT makes init the helper's child, so that nobody but the helper can reap it.
+	/* Init is the helper's child like its set-up, so that nobody but the helper can reap it.
 	 * The kernel writes the pid into the shared page before init runs (fork.c, kernel_clone).
 	 */
-	pid_t pid = clone_process(CLONE_PARENT | flags, 0, -1, NULL, (pid_t *)&page->init_pid);
-	if (pid < 0)
-		return -1;
-	if (pid > 0)
-		_exit(0);
-	return 0;
+	return clone_successor(flags, (pid_t *)&page->init_pid);
 }
 
 int supervise_clone_init(uint64_t namespace_flags, int control_fd)
