@@ -149,7 +149,7 @@ static int allow_all(const struct confine *confine, int ruleset, uint64_t handle
 		if (!tree->attached || tree->surplus)
 			continue;
 		all_readable = all_readable && tree->access & ORCH_PATH_READ;
-		if (allow(ruleset, handled, tree->inner, wanted_fs(tree), error) < 0)
+		if (allow_fd(ruleset, handled, tree->fd, tree->inner, wanted_fs(tree), error) < 0)
 			return -1;
 	}
 	/* Listing "/" would be inherited by everything below it. */

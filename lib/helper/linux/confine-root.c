@@ -31,11 +31,14 @@ int confine_open_inner(int root, const char *path, uint64_t flags)
 	return (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
 }
 
+static int make_name(int folder_fd, const char *name, bool folder)
+{
+	return folder ? mkdirat(folder_fd, name, 0755) : mknodat(folder_fd, name, S_IFREG | 0444, 0);
+}
+
 static int make_in(int folder_fd, const char *name, bool folder)
 {
-	int made = folder ? mkdirat(folder_fd, name, 0755) : mknodat(folder_fd, name, S_IFREG | 0444, 0);
-
-	return made < 0 ? -1 : confine_open_inner(folder_fd, name, O_PATH | O_NOFOLLOW);
+	return make_name(folder_fd, name, folder) < 0 ? -1 : confine_open_inner(folder_fd, name, O_PATH | O_NOFOLLOW);
 }
 
 /* The deepest folder on the way to `path` that is there, or what is at its end. */
@@ -371,45 +374,97 @@ static bool are_siblings(const char *one, const char *other)
 	return strncmp(one, other, length + 1) == 0 && !strchr(other + length + 1, '/');
 }
 
-static int attach_tree(struct confine *confine, struct confine_tree *tree, struct setup_error *error)
+/* The folder that the last tree lies in, as its neighbours do. */
+struct folder {
+	int fd;
+	const struct confine_tree *of;
+};
+
+static void leave_folder(struct folder *folder)
+{
+	if (folder->fd >= 0)
+		close(folder->fd);
+	folder->fd = -1;
+}
+
+/* Makes the name, which is not there, and attaches it. 0: it is there, or can not be made. */
+static int attach_new(const struct confine *confine, const struct confine_tree *tree, struct folder *folder,
+		      struct setup_error *error)
+{
+	const char *name = strrchr(tree->inner, '/') + 1;
+	char path[PATH_MAX];
+
+	if (folder->fd < 0) {
+		struct setup_error ignored;
+
+		snprintf(path, sizeof(path), "%.*s", (int)(name - tree->inner - 1), tree->inner);
+		folder->fd = confine_make_target(confine->root_fd, path + (path[0] == '/'), true, &ignored);
+	}
+	if (folder->fd < 0 || make_name(folder->fd, name, tree->folder) < 0)
+		return 0;
+	/* It is one name and no symbolic link is followed. */
+	if (move_mount(tree->fd, "", folder->fd, name, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "mount.attach", "%s can not be attached (move_mount)",
+				    tree->inner);
+	return 1;
+}
+
+static int attach_over(const struct confine *confine, const struct confine_tree *tree, struct setup_error *error)
+{
+	int target = confine_make_target(confine->root_fd, tree->inner + 1, tree->folder, error), result = 0;
+
+	if (target < 0)
+		return -1;
+	if (move_mount(tree->fd, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+		result = confine_fail(error, ORCH_ESYS, errno, "mount.attach", "%s can not be attached (move_mount)",
+				      tree->inner);
+	close(target);
+	return result;
+}
+
+static int attach_tree(struct confine *confine, struct confine_tree *tree, struct folder *folder,
+		       struct setup_error *error)
 {
 	bool in_mask = tree->above && confine_tree_denies(&confine->trees[tree->above - 1]);
 
+	if (tree->kind == ORCH_SPEC_OVERLAY && (tree->fd = confine_private_overlay(confine, tree, error)) < 0)
+		return -1;
 	/* The way through a mask can be passed and not listed. */
 	if (in_mask)
 		umask(0644);
-	int target = confine_make_target(confine->root_fd, tree->inner + 1, tree->folder, error);
-	int mount = tree->kind == ORCH_SPEC_OVERLAY ? confine_private_overlay(confine, tree, error)
-						    : tree->fd;
+	int result = attach_new(confine, tree, folder, error);
 
+	if (result == 0)
+		result = attach_over(confine, tree, error);
 	if (in_mask)
 		umask(022);
-	tree->fd = -1;
-	if (confine_attach(mount, target, tree->inner, error) < 0)
-		return -1;
-	tree->attached = true;
-	return 0;
+	tree->attached = result >= 0;
+	return result < 0 ? -1 : 0;
 }
 
 static int attach_trees(struct confine *confine, bool declared, struct setup_error *error)
 {
 	size_t first = confine->tree_count - confine->header->mounts_count;
-	const struct confine_tree *before = NULL;
+	struct folder folder = {.fd = -1};
+	int result = 0;
 
-	for (size_t i = declared ? first : 0; i < (declared ? confine->tree_count : first); i++) {
+	for (size_t i = declared ? first : 0; result == 0 && i < (declared ? confine->tree_count : first); i++) {
 		struct confine_tree *tree = &confine->trees[i];
 
 		if (tree->fd < 0 && !confine_tree_denies(tree))
 			continue;
-		if (declared && !(before && are_siblings(before->inner, tree->inner)) &&
-		    pin_parents(confine, tree, error) < 0)
-			return -1;
-		before = tree;
-		if ((confine_tree_denies(tree) ? confine_mask(confine, tree, error)
-					       : attach_tree(confine, tree, error)) < 0)
-			return -1;
+		if (!folder.of || !are_siblings(folder.of->inner, tree->inner)) {
+			leave_folder(&folder);
+			if (declared)
+				result = pin_parents(confine, tree, error);
+		}
+		folder.of = tree;
+		if (result == 0)
+			result = confine_tree_denies(tree) ? confine_mask(confine, tree, error)
+							   : attach_tree(confine, tree, &folder, error);
 	}
-	return 0;
+	leave_folder(&folder);
+	return result;
 }
 
 static int read_only(const struct confine *confine, const char *inner, struct setup_error *error)
