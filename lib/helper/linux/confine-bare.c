@@ -245,7 +245,7 @@ static int drop_capabilities(const struct confine *confine, struct setup_error *
 	struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3], none[_LINUX_CAPABILITY_U32S_3] = {{0}};
 
 	if (get_capabilities(sets) == 0 && sets[0].effective & 1u << CAP_SETPCAP)
-		return confine_drop_capabilities(confine, error);
+		return confine_bound_capabilities(confine, error) < 0 ? -1 : confine_drop_capabilities(confine, error);
 	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 || set_capabilities(none) < 0 ||
 	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return confine_fail(error, ORCH_ESYS, errno, "capabilities", "the capabilities can not be dropped");

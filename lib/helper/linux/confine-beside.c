@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernel does slowly, beside the rest: a network namespace takes as long as the whole root, and detaching the old
- * root waits for the other processors. Done by a thread, which has namespaces and credentials of its own; descriptors,
- * working directory and root are everybody's. It is over before anything that is not trusted runs.
+ * The root, beside the rest: the kernel needs as long for a network namespace, which PID 1 makes for itself meanwhile. A
+ * thread has credentials of its own, which nothing is done with here; descriptors, working directory, root and umask are
+ * everybody's. It is over before anything that is not trusted runs.
  */
 #include <limits.h>
 
@@ -10,20 +10,11 @@
 
 #define STACK 65536u
 
-static void detach(struct confine_beside *beside)
-{
-	if (beside->entered && beside->result == 0)
-		beside->result = confine_root_detach_old(&beside->error);
-}
-
 static void *work(void *userdata)
 {
 	struct confine_beside *beside = userdata;
 
-	beside->result = confine_network_make(beside->confine, &beside->error);
-	while (sem_wait(&beside->told) < 0)
-		;
-	detach(beside);
+	beside->result = confine_root(beside->confine, &beside->error);
 	return NULL;
 }
 
@@ -32,23 +23,14 @@ void confine_beside_begin(struct confine_beside *beside, struct confine *confine
 	pthread_attr_t attr;
 
 	*beside = (struct confine_beside){.confine = confine};
-	if (sem_init(&beside->told, 0, 0) == 0 && pthread_attr_init(&attr) == 0) {
+	if (pthread_attr_init(&attr) == 0) {
 		pthread_attr_setstacksize(&attr, STACK < PTHREAD_STACK_MIN ? (size_t)PTHREAD_STACK_MIN : STACK);
 		beside->runs = pthread_create(&beside->thread, &attr, work, beside) == 0;
 		pthread_attr_destroy(&attr);
 	}
-	/* A limit of processes, for example: it is done in turn then. */
+	/* A limit of processes, for example. It can not be done later: then the filter forbids it. */
 	if (!beside->runs)
-		beside->result = confine_network_make(confine, &beside->error);
-}
-
-void confine_beside_tell(struct confine_beside *beside, bool entered)
-{
-	beside->entered = entered;
-	if (beside->runs)
-		sem_post(&beside->told);
-	else
-		detach(beside);
+		work(beside);
 }
 
 int confine_beside_end(struct confine_beside *beside, struct setup_error *error)

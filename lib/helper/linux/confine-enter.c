@@ -12,7 +12,6 @@
 #include <grp.h>
 #include <linux/capability.h>
 #include <linux/securebits.h>
-#include <linux/sockios.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sched.h>
@@ -151,7 +150,7 @@ static int no_namespaces(int os_errno, struct setup_error *error)
 	return confine_fail(error, ORCH_ESYS, os_errno, "namespaces", "the namespaces can not be made");
 }
 
-/* The loopback of the network namespace that this thread is in, and the broker's port. */
+/* The loopback, and the broker's port. */
 static int net_up(struct confine *confine, struct setup_error *error)
 {
 	struct ifreq request = {.ifr_name = "lo"};
@@ -166,10 +165,6 @@ static int net_up(struct confine *confine, struct setup_error *error)
 		goto fail;
 	request.ifr_flags |= IFF_UP | IFF_RUNNING;
 	if (ioctl(fd, SIOCSIFFLAGS, &request) < 0)
-		goto fail;
-	/* By a path it would be another one when the root has changed. */
-	confine->net_fd = ioctl(fd, SIOCGSKNS);
-	if (confine->net_fd < 0)
 		goto fail;
 	if (confine->header->net != ORCH_NET_BROKER) {
 		close(fd);
@@ -187,23 +182,11 @@ fail:
 	return -1;
 }
 
-int confine_network_make(struct confine *confine, struct setup_error *error)
+static int make_network(struct confine *confine, struct setup_error *error)
 {
 	if (confine_leaves_out(confine, ORCH_SPEC_WITHOUT_NETNS))
 		return 0;
 	return unshare(CLONE_NEWNET) < 0 ? no_namespaces(errno, error) : net_up(confine, error);
-}
-
-static int enter_network(struct confine *confine, struct setup_error *error)
-{
-	int fd = confine->net_fd, result = 0;
-
-	if (fd >= 0 && setns(fd, CLONE_NEWNET) < 0)
-		result = no_namespaces(errno, error);
-	if (fd >= 0)
-		close(fd);
-	confine->net_fd = -1;
-	return result;
 }
 
 /* Before the host's /proc goes away. The sysctl belongs to the user namespace of the process that
@@ -219,10 +202,8 @@ static int no_nested_userns(const struct confine *confine, struct setup_error *e
 		"nested user namespaces can not be forbidden: /proc/sys/user has to be writable");
 }
 
-int confine_drop_capabilities(const struct confine *confine, struct setup_error *error)
+int confine_bound_capabilities(const struct confine *confine, struct setup_error *error)
 {
-	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}};
 	const unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
 				   SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
 				   SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
@@ -243,44 +224,61 @@ int confine_drop_capabilities(const struct confine *confine, struct setup_error 
 			return confine_fail(error, ORCH_ESYS, errno, "capabilities",
 					    "capability %d can not be dropped", capability);
 		}
-	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 ||
-	    syscall(SYS_capset, &header, none) < 0)
+	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "capabilities",
+				    "the ambient capabilities can not be dropped");
+	return 0;
+}
+
+int confine_drop_capabilities(const struct confine *confine, struct setup_error *error)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}};
+
+	if (!confine_leaves_out(confine, ORCH_SPEC_WITHOUT_CAPABILITIES) && syscall(SYS_capset, &header, none) < 0)
 		return confine_fail(error, ORCH_ESYS, errno, "capabilities",
 				    "the capabilities can not be dropped");
 	return 0;
 }
 
-static int build(struct confine *confine, struct setup_error *error)
+static int set_hostname(const struct confine *confine, struct setup_error *error)
 {
 	const char *name = confine->strings + confine->header->hostname;
 
 	if (!confine_leaves_out(confine, ORCH_SPEC_WITHOUT_UTSNS) &&
 	    sethostname(name, strnlen(name, 63)) < 0)
 		return confine_fail(error, ORCH_ESYS, errno, "uts", "the host name can not be set");
-	if (no_nested_userns(confine, error) < 0 || confine_root_build(confine, error) < 0)
-		return -1;
-	return confine_root_enter(confine, error);
+	return 0;
 }
 
-/* Afterwards root and network are the sandbox's, Landlock is on, and no other thread is left; the capabilities are there. */
+/* What needs no path. The filter is last: it lets this process do what is left to do. */
+static int make_others(struct confine *confine, struct setup_error *error)
+{
+	if (make_network(confine, error) < 0 || set_hostname(confine, error) < 0 ||
+	    confine_bound_capabilities(confine, error) < 0 || confine_keyring(confine, error) < 0)
+		return -1;
+	return confine_inherited(confine, error);
+}
+
+/*
+ * Afterwards root, network and keyring are the sandbox's, filter and Landlock are on, and no other thread is left, whom the
+ * filter would not bind; the capabilities are there.
+ */
 static int build_all(struct confine *confine, struct setup_error *error)
 {
 	struct confine_beside beside;
 	struct setup_error other;
 
+	if (no_nested_userns(confine, error) < 0)
+		return -1;
 	confine_beside_begin(&beside, confine);
-	int result = build(confine, error);
+	int result = make_others(confine, error);
 
-	confine_beside_tell(&beside, result == 0);
-	if (result == 0)
-		result = confine_landlock(confine, error);
 	if (confine_beside_end(&beside, &other) < 0 && result == 0) {
 		*error = other;
 		result = -1;
 	}
-	if (result == 0 && chdir("/") < 0)
-		result = confine_fail(error, ORCH_ESYS, errno, "root.pivot", "the new root can not be entered");
-	return result < 0 ? -1 : enter_network(confine, error);
+	return result < 0 ? -1 : confine_landlock(confine, error);
 }
 
 static int become_init(struct confine *confine, int control_fd, struct host_fds *ret_host,
@@ -290,8 +288,6 @@ static int become_init(struct confine *confine, int control_fd, struct host_fds 
 		return -1;
 	if (!confine_leaves_out(confine, ORCH_SPEC_WITHOUT_CLOSING))
 		close_others(BUT(control_fd, confine->listener_fd, confine->private_fd, confine->lower_fd));
-	if (confine_inherited(confine, error) < 0)
-		return -1;
 	*ret_host = (struct host_fds){.listener = confine->listener_fd,
 				      .private = confine->private_fd,
 				      .lower = confine->lower_fd};

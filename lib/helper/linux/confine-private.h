@@ -6,7 +6,6 @@
  * libc. */
 
 #include <pthread.h>
-#include <semaphore.h>
 #include <stddef.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -29,7 +28,7 @@ struct confine_tree {
 	bool surplus;  /* of a test that leaves out the root: no rule allows it */
 	bool plain;    /* of a test that leaves out the attributes */
 	bool device;   /* device nodes are usable */
-	int fd;	       /* detached mount, without namespaces O_PATH; or -1 */
+	int fd;	       /* the mount, detached at first; without namespaces O_PATH; or -1 */
 	bool folder;
 	bool attached;
 	size_t above; /* 1 + the number of the declared tree that it lies in; 0: none */
@@ -50,7 +49,6 @@ struct confine {
 	int masks_fd; /* what covers denied paths, while the root is built; -1: nothing is denied */
 	int private_fd; /* the root of the private file system */
 	int lower_fd;	/* the host's folder below the overlay, or -1 */
-	int net_fd;	/* the network namespace until it is entered; -1 */
 	int listener_fd; /* of the broker's port in there; -1 */
 	/* Without namespaces: */
 	bool bare;
@@ -75,34 +73,29 @@ int confine_limits(const struct confine *confine, uint64_t processes, struct set
 /* A session keyring of this process's own: the user's has keys of everybody. */
 int confine_keyring(const struct confine *confine, struct setup_error *error);
 /*
- * A keyring, no new privileges and the filter: made once, in init, because the kernel compiles a filter, and tries it for
- * each system call, when it is loaded: a fifth of a start of a program. Init itself makes no call that is denied.
+ * No new privileges and the filter: made once, in init, because the kernel compiles a filter, and tries it for
+ * each system call, when it is loaded: a fifth of a start of a program. Init itself makes no call that is denied after it.
  */
 int confine_inherited(const struct confine *confine, struct setup_error *error);
-/* All sets of this process, and what could give some back. Needs CAP_SETPCAP. */
+/* What could give capabilities back, once they are dropped. Needs CAP_SETPCAP. */
+int confine_bound_capabilities(const struct confine *confine, struct setup_error *error);
+/* Then all sets of this process. */
 int confine_drop_capabilities(const struct confine *confine, struct setup_error *error);
 
-/* confine-beside.c: network and end of the old root, beside the rest. */
+/* confine-beside.c: confine_root() beside the rest. */
 
 struct confine_beside {
 	struct confine *confine;
 	pthread_t thread;
 	bool runs;
-	sem_t told;
-	bool entered;
 	int result;
 	struct setup_error error;
 };
 
-/* The network. `beside` stays where it is until the end, which comes in any case. */
+/* `beside` stays where it is until the end, which comes in any case. Neither paths nor the umask are used meanwhile. */
 void confine_beside_begin(struct confine_beside *beside, struct confine *confine);
-/* Is the new root entered? Then the old one is detached. The working directory stays meanwhile. */
-void confine_beside_tell(struct confine_beside *beside, bool entered);
 /* No other thread is left. */
 int confine_beside_end(struct confine_beside *beside, struct setup_error *error);
-
-/* confine-enter.c: of a network namespace that the calling thread alone enters. */
-int confine_network_make(struct confine *confine, struct setup_error *error);
 
 /* confine-tree.c: opening host paths and making detached mounts of them. */
 
@@ -116,11 +109,8 @@ void confine_trees_close(struct confine *confine);
  */
 int confine_own(int fd, const char *path, uid_t uid, struct setup_error *error);
 
-/* confine-root.c: the new root, built in PID 1. */
-int confine_root_build(struct confine *confine, struct setup_error *error);
-/* Then the old one is mounted over it. */
-int confine_root_enter(struct confine *confine, struct setup_error *error);
-int confine_root_detach_old(struct setup_error *error);
+/* confine-root.c: the new root, built and entered in PID 1; nothing is left of the old one. */
+int confine_root(struct confine *confine, struct setup_error *error);
 bool confine_is_below(const char *path, const char *folder);
 /* Below `root`, never through a symbolic link. */
 int confine_open_inner(int root, const char *path, uint64_t flags);

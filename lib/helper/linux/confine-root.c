@@ -479,7 +479,7 @@ static int read_only(const struct confine *confine, const char *inner, struct se
 	return 0;
 }
 
-int confine_root_build(struct confine *confine, struct setup_error *error)
+static int build(struct confine *confine, struct setup_error *error)
 {
 	static const char *const options[] = {"size", "4m",   "nr_inodes", "4096",
 					      "mode", "0755", NULL};
@@ -504,7 +504,7 @@ int confine_root_build(struct confine *confine, struct setup_error *error)
 	return read_only(confine, "dev", error) < 0 ? -1 : read_only(confine, "", error);
 }
 
-int confine_root_enter(struct confine *confine, struct setup_error *error)
+static int enter(struct confine *confine, struct setup_error *error)
 {
 	if (fchdir(confine->root_fd) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
 		return confine_fail(
@@ -516,10 +516,17 @@ int confine_root_enter(struct confine *confine, struct setup_error *error)
 }
 
 /* And with it what was attached outside. Each umount2() waits until no processor looks at mounts any more, so there is one. */
-int confine_root_detach_old(struct setup_error *error)
+static int detach_old(struct setup_error *error)
 {
 	if (umount2(".", MNT_DETACH) < 0)
 		return confine_fail(error, ORCH_ESYS, errno, "root.pivot",
 				    "the old root can not be detached");
+	if (chdir("/") < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "root.pivot", "the new root can not be entered");
 	return 0;
+}
+
+int confine_root(struct confine *confine, struct setup_error *error)
+{
+	return build(confine, error) < 0 || enter(confine, error) < 0 ? -1 : detach_old(error);
 }

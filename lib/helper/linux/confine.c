@@ -180,7 +180,7 @@ struct confine *confine_load(int spec_fd, struct setup_error *error)
 		return NULL;
 	}
 	confine->root_fd = confine->masks_fd = confine->private_fd = confine->lower_fd = -1;
-	confine->ruleset_fd = confine->net_fd = confine->listener_fd = -1;
+	confine->ruleset_fd = confine->listener_fd = -1;
 	confine->spec = read_spec(spec_fd, &length, error);
 	if (!confine->spec)
 		goto fail;
@@ -285,8 +285,6 @@ int confine_keyring(const struct confine *confine, struct setup_error *error)
 
 int confine_inherited(const struct confine *confine, struct setup_error *error)
 {
-	if (confine_keyring(confine, error) < 0)
-		return -1;
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return confine_fail(error, ORCH_ESYS, errno, "no_new_privs",
 				    "no_new_privs can not be set");
