@@ -149,6 +149,9 @@ static int allow_all(const struct confine *confine, int ruleset, uint64_t handle
 		if (!tree->attached || tree->surplus)
 			continue;
 		all_readable = all_readable && tree->access & ORCH_PATH_READ;
+		/* The rule for /etc is theirs too. */
+		if (tree->optional && tree->access == ORCH_PATH_READ && confine_is_below(tree->inner, "/etc"))
+			continue;
 		if (allow_fd(ruleset, handled, tree->fd, tree->inner, wanted_fs(tree), error) < 0)
 			return -1;
 	}

@@ -142,13 +142,56 @@ static int open_lower(struct confine *confine, struct confine_tree *tree, int pa
 				     : 1;
 }
 
+#define CLONE_FLAGS (AT_RECURSIVE | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)
+
+static int set_attributes(const struct confine_tree *tree, struct setup_error *error)
+{
+	struct mount_attr attr = {.attr_set = attributes(tree), .propagation = MS_PRIVATE};
+
+	if (mount_setattr(tree->fd, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0)
+		return confine_fail(error, errno == ENOSYS ? ORCH_EUNENFORCEABLE : ORCH_ESYS, errno,
+				    "mount.attributes",
+				    "the attributes of %s can not be set (mount_setattr)", tree->host);
+	return 1;
+}
+
+/* Makes the mount of what is open. */
+static int clone_path(struct confine *confine, struct confine_tree *tree, int path, uid_t own_uid,
+		      struct setup_error *error)
+{
+	struct stat st;
+
+	if (fstat(path, &st) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "mount.host", "host path %s", tree->host);
+	/* Of the preset: at the top level it is made again as a link. */
+	if (S_ISLNK(st.st_mode))
+		return 0;
+	tree->folder = S_ISDIR(st.st_mode);
+	if (tree->kind == ORCH_SPEC_OVERLAY)
+		return open_lower(confine, tree, path, &st, own_uid, error);
+	if (own_uid && tree->access & ORCH_PATH_OWN && confine_own(path, tree->host, own_uid, error) < 0)
+		return -1;
+	tree->fd = open_tree(path, "", AT_EMPTY_PATH | CLONE_FLAGS);
+	if (tree->fd < 0)
+		return confine_fail(error, errno == ENOSYS ? ORCH_EUNENFORCEABLE : ORCH_ESYS, errno,
+				    "mount.clone", "host path %s can not be bound (open_tree)", tree->host);
+	return set_attributes(tree, error);
+}
+
 /* 1: opened, 0: an optional one that is not there. */
 static int open_tree_at(struct confine *confine, struct confine_tree *tree, uid_t own_uid,
 			struct setup_error *error)
 {
-	struct stat st;
-	/* Of the preset: a symbolic link at the top level is made again as one. */
 	bool top = tree->optional && !strchr(tree->host + 1, '/');
+	struct stat st;
+
+	/* In one walk, where nothing has to be known or changed before; why not is found out below. */
+	if (!top && tree->kind != ORCH_SPEC_OVERLAY && !(tree->access & ORCH_PATH_OWN))
+		tree->fd = open_tree(AT_FDCWD, tree->host, CLONE_FLAGS);
+	if (tree->fd >= 0 && fstat(tree->fd, &st) == 0) {
+		tree->folder = S_ISDIR(st.st_mode);
+		return set_attributes(tree, error);
+	}
 	int path = open(tree->host, O_PATH | O_CLOEXEC | (top ? O_NOFOLLOW : 0));
 
 	if (path < 0 && tree->optional)
@@ -156,44 +199,10 @@ static int open_tree_at(struct confine *confine, struct confine_tree *tree, uid_
 	if (path < 0)
 		return confine_fail(error, errno == ENOENT ? ORCH_ENOENT : ORCH_ESYS, errno,
 				    "mount.host", "host path %s can not be opened", tree->host);
-	if (fstat(path, &st) < 0) {
-		setup_fail(error, ORCH_ESYS, errno, "mount.host", "host path %s", tree->host);
-		goto fail;
-	}
-	if (top && S_ISLNK(st.st_mode)) {
-		close(path);
-		return 0;
-	}
-	tree->folder = S_ISDIR(st.st_mode);
-	if (tree->kind == ORCH_SPEC_OVERLAY) {
-		int result = open_lower(confine, tree, path, &st, own_uid, error);
+	int result = clone_path(confine, tree, path, own_uid, error);
 
-		close(path);
-		return result;
-	}
-	if (own_uid && tree->access & ORCH_PATH_OWN &&
-	    confine_own(path, tree->host, own_uid, error) < 0)
-		goto fail;
-	tree->fd = open_tree(path, "",
-			     AT_EMPTY_PATH | AT_RECURSIVE | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-	if (tree->fd < 0) {
-		setup_fail(error, errno == ENOSYS ? ORCH_EUNENFORCEABLE : ORCH_ESYS, errno,
-			   "mount.clone", "host path %s can not be bound (open_tree)", tree->host);
-		goto fail;
-	}
-	struct mount_attr attr = {.attr_set = attributes(tree), .propagation = MS_PRIVATE};
-
-	if (mount_setattr(tree->fd, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0) {
-		setup_fail(error, errno == ENOSYS ? ORCH_EUNENFORCEABLE : ORCH_ESYS, errno,
-			   "mount.attributes",
-			   "the attributes of %s can not be set (mount_setattr)", tree->host);
-		goto fail;
-	}
 	close(path);
-	return 1;
-fail:
-	close(path);
-	return -1;
+	return result;
 }
 
 int confine_trees_open(struct confine *confine, uid_t own_uid, struct setup_error *error)
