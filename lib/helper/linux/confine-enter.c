@@ -5,6 +5,8 @@
  * as root      host paths are opened with root's rights, then the uid changes, then the user
  * namespace is made: no process inside, and no owner of a namespace, is uid 0 outside as a user
  * user and mount namespace come first, because binding a path needs CAP_SYS_ADMIN in them
+ * in PID 1     a thread builds and enters the root while the network is made and the filter is loaded, which does not bind
+ * that thread; then Landlock's domain, no capability, no descriptor
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -278,7 +280,12 @@ static int build_all(struct confine *confine, struct setup_error *error)
 		*error = other;
 		result = -1;
 	}
-	return result < 0 ? -1 : confine_landlock(confine, error);
+	if (result == 0 && confine->ruleset_fd >= 0)
+		result = confine_landlock_enter(confine->ruleset_fd, error);
+	if (confine->ruleset_fd >= 0)
+		close(confine->ruleset_fd);
+	confine->ruleset_fd = -1;
+	return result;
 }
 
 static int become_init(struct confine *confine, int control_fd, struct host_fds *ret_host,

@@ -175,7 +175,7 @@ int confine_landlock_enter(int ruleset, struct setup_error *error)
 	return 0;
 }
 
-int confine_landlock(const struct confine *confine, struct setup_error *error)
+int confine_landlock(struct confine *confine, struct setup_error *error)
 {
 	if (confine->header->landlock == ORCH_PROTECT_OFF ||
 	    confine_leaves_out(confine, ORCH_SPEC_WITHOUT_LANDLOCK))
@@ -187,14 +187,8 @@ int confine_landlock(const struct confine *confine, struct setup_error *error)
 			return 0;
 		return no_landlock(errno, ", or make the protection degradable", error);
 	}
-	int ruleset = new_ruleset(abi, error), result = -1;
-
-	if (ruleset < 0)
-		return -1;
-	if (allow_all(confine, ruleset, handled_fs(abi), error) == 0)
-		result = confine_landlock_enter(ruleset, error);
-	close(ruleset);
-	return result;
+	confine->ruleset_fd = new_ruleset(abi, error);
+	return confine->ruleset_fd < 0 ? -1 : allow_all(confine, confine->ruleset_fd, handled_fs(abi), error);
 }
 
 int confine_landlock_bare(const struct confine *confine, struct setup_error *error)

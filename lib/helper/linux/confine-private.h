@@ -50,10 +50,10 @@ struct confine {
 	int private_fd; /* the root of the private file system */
 	int lower_fd;	/* the host's folder below the overlay, or -1 */
 	int listener_fd; /* of the broker's port in there; -1 */
+	int ruleset_fd; /* Landlock's, until init enters it, or, without namespaces, for each program; -1 */
 	/* Without namespaces: */
 	bool bare;
 	uid_t uid;	    /* of programs */
-	int ruleset_fd;	    /* Landlock's, entered by each program */
 	uint64_t processes; /* RLIMIT_NPROC */
 	const struct sock_filter *bare_filter;
 };
@@ -109,7 +109,7 @@ void confine_trees_close(struct confine *confine);
  */
 int confine_own(int fd, const char *path, uid_t uid, struct setup_error *error);
 
-/* confine-root.c: the new root, built and entered in PID 1; nothing is left of the old one. */
+/* confine-root.c: the new root, built and entered in PID 1; nothing is left of the old one. And Landlock's ruleset for it. */
 int confine_root(struct confine *confine, struct setup_error *error);
 bool confine_is_below(const char *path, const char *folder);
 /* Below `root`, never through a symbolic link. */
@@ -149,8 +149,8 @@ int confine_private_overlay(struct confine *confine, struct confine_tree *tree, 
 /* confine-idmap.c: in the detached mount `mount`, what belongs to the owner and group of `st` belongs to `uid`. */
 int confine_idmap(int mount, const struct stat *st, uid_t uid, const char *path, struct setup_error *error);
 
-/* confine-landlock.c: builds the domain from what is mounted and enters it. */
-int confine_landlock(const struct confine *confine, struct setup_error *error);
+/* confine-landlock.c: builds a ruleset from what is mounted. None where it is off, or degradable and not there. */
+int confine_landlock(struct confine *confine, struct setup_error *error);
 /* Without namespaces: a ruleset of the opened trees, for confine_landlock_enter(). -1. */
 int confine_landlock_bare(const struct confine *confine, struct setup_error *error);
 int confine_landlock_enter(int ruleset, struct setup_error *error);

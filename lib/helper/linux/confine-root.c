@@ -253,15 +253,10 @@ static int make_dev(struct confine *confine, struct setup_error *error)
 		{"pts/ptmx", "dev/ptmx"},
 	};
 	static const char *const pts_options[] = {"mode", "0620", "ptmxmode", "0666", NULL};
-	static const char *const dev_options[] = {"size", "1m",	  "nr_inodes", "1280",
-						  "mode", "0755", NULL};
 	int root = confine->root_fd, mount;
 
-	mount = confine_new_fs("tmpfs", dev_options,
-			       MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, error);
-	if (mount < 0 ||
-	    confine_attach(mount, confine_make_target(root, "dev", true, error), "/dev", error) < 0)
-		return -1;
+	if (mkdirat(root, "dev", 0755) < 0)
+		return confine_fail(error, ORCH_ESYS, errno, "root.dev", "/dev");
 	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++)
 		if (symlinkat(links[i][0], root, links[i][1]) < 0)
 			return confine_fail(error, ORCH_ESYS, errno, "root.dev", "/%s",
@@ -467,15 +462,15 @@ static int attach_trees(struct confine *confine, bool declared, struct setup_err
 	return result;
 }
 
-static int read_only(const struct confine *confine, const char *inner, struct setup_error *error)
+static int read_only(const struct confine *confine, struct setup_error *error)
 {
 	struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
 
 	if (confine_leaves_out(confine, ORCH_SPEC_WITHOUT_ATTRIBUTES))
 		return 0;
-	if (mount_setattr(confine->root_fd, inner, AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+	if (mount_setattr(confine->root_fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
 		return confine_fail(error, ORCH_ESYS, errno, "root.readonly",
-				    "/%s can not be made read-only", inner);
+				    "the new root can not be made read-only");
 	return 0;
 }
 
@@ -501,7 +496,7 @@ static int build(struct confine *confine, struct setup_error *error)
 	if (confine_masks_make(confine, error) < 0 || attach_trees(confine, true, error) < 0 ||
 	    confine_masks_seal(confine, error) < 0)
 		return -1;
-	return read_only(confine, "dev", error) < 0 ? -1 : read_only(confine, "", error);
+	return read_only(confine, error);
 }
 
 static int enter(struct confine *confine, struct setup_error *error)
@@ -528,5 +523,7 @@ static int detach_old(struct setup_error *error)
 
 int confine_root(struct confine *confine, struct setup_error *error)
 {
-	return build(confine, error) < 0 || enter(confine, error) < 0 ? -1 : detach_old(error);
+	if (build(confine, error) < 0 || enter(confine, error) < 0 || detach_old(error) < 0)
+		return -1;
+	return confine_landlock(confine, error);
 }
