@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include "demo.h"
@@ -54,10 +55,15 @@ static int forward(orch_sandbox *sandbox, const struct options *options, int32_t
 			ended = true;
 			*ret_status = status;
 		} else if (code != ORCH_ETIMEDOUT) {
+			bool late = orch_proc_reason(proc) == ORCH_REASON_TIME;
 			close(out[0]);
 			close(err[0]);
 			orch_proc_unref(proc);
 			fail(options->rest[0], error);
+			/* As where the limit strikes while it runs. */
+			*ret_status = 256 + SIGKILL;
+			if (late)
+				return EXIT_FINE;
 			return code == ORCH_ESPAWN ? EXIT_EXEC_SPAWN : EXIT_EXEC_SETUP;
 		}
 		error = orch_error_free(error);
