@@ -337,7 +337,8 @@ ORCH_API uint32_t orch_sandbox_pool_ready(const orch_sandbox_pool *pool);
 /*
  * Makes a throw-away sandbox of the given options (NULL: defaults), runs one live probe per channel in it
  * against a live target whose positive control outside succeeded, and reports. Waits; at most
- * `timeout_ms` (0: 20000).
+ * `timeout_ms` (0: 20000). For its memory limit a second one, of 32 MiB, is driven over it, about which the kernel
+ * writes a line in its log; not where the sysctl vm.panic_on_oom is 2.
  *
  * Errors: those of orch_sandbox_start_wait(). Since 0.1.
  */

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
@@ -457,6 +458,20 @@ static int capabilities(struct attempt *try)
 
 /* -------------------------------------------------------------------------------------------- */
 
+/* So many MiB, each page of them written. */
+static int memory(struct attempt *try)
+{
+	size_t size = (size_t)strtoul(try->argument[0], NULL, 10) << 20;
+	char *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (bytes == MAP_FAILED)
+		return denied(try, "mmap");
+	for (size_t at = 0; at < size; at += 4096)
+		*(volatile char *)(bytes + at) = 1;
+	munmap(bytes, size);
+	return reached(try, "memory");
+}
+
 static const struct {
 	const char *name;
 	int arguments;
@@ -488,6 +503,7 @@ static const struct {
 	{"landlock", 1, file_read},
 	{"seccomp", 0, seccomp_active},
 	{"capabilities", 0, capabilities},
+	{"memory", 1, memory},
 };
 
 int orch_probe_try(const char *probe, char *detail, size_t size)

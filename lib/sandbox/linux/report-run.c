@@ -13,6 +13,7 @@
 
 #include "../report.h"
 #include "probe.h"
+#include "report-memory.h"
 #include "targets.h"
 
 #define DEFAULT_TIMEOUT_MS 20000
@@ -102,6 +103,7 @@ struct reporter {
 	struct runner inside, outside;
 	bool bare;
 	char cause[512]; /* why there are no namespaces */
+	struct report_row memory;
 };
 
 /* --- probes and their arguments ------------------------------------------------------------- */
@@ -331,26 +333,6 @@ static void fill_row(struct report_row *row, const struct reporter *reporter, si
 		fill_remedy(row, reporter, index);
 }
 
-/* Never "enforced": nothing is driven into its limit here. */
-static void fill_memory(struct report_row *row, const orch_sandbox *sandbox)
-{
-	row->channel = "memory";
-	snprintf(row->words, sizeof(row->words), "%s",
-		 sandbox->memory_mechanism ? sandbox->memory_mechanism : "none");
-	row->mechanism = row->words;
-	row->state = sandbox->memory_mechanism ? ORCH_CHANNEL_PARTIAL : ORCH_CHANNEL_ABSENT;
-	row->probe = row->control = ORCH_PROBE_NOT_RUN;
-	snprintf(row->detail, sizeof(row->detail), "%s",
-		 sandbox->memory_mechanism
-			 ? "set and not driven to its limit"
-			 : "the scope's cgroup has no memory controller: watched, not capped");
-	snprintf(row->remedy, sizeof(row->remedy), "%s",
-		 sandbox->memory_mechanism
-			 ? "nothing is missing: it is set where it is asked for, and this report drives nothing into it"
-			 : "no memory controller for the scope's cgroup: run in a cgroup that is delegated with it (systemd: "
-			   "Delegate=yes, or systemd-run --user --scope -p Delegate=yes)");
-}
-
 static int32_t make_report(const struct reporter *reporter, orch_sandbox_report **ret_report,
 			   orch_error **reterr)
 {
@@ -360,7 +342,10 @@ static int32_t make_report(const struct reporter *reporter, orch_sandbox_report 
 		return orch_fail_memory(reterr);
 	for (size_t i = 0; i < CHANNELS; i++)
 		fill_row(&report->rows[report->count++], reporter, i);
-	fill_memory(&report->rows[report->count++], reporter->sandbox);
+	struct report_row *memory = &report->rows[report->count++];
+
+	*memory = reporter->memory;
+	memory->mechanism = memory->words;
 	return orch_report_finish(report, ret_report, reterr);
 }
 
@@ -461,7 +446,17 @@ static int32_t run_probes(struct reporter *reporter, const struct orch_sandbox_o
 	reporter->targets.start_time = orch_probe_start_time(reporter->targets.pid);
 	run_next(&reporter->inside);
 	run_next(&reporter->outside);
-	return orch_ctx_wait(reporter->ctx, left_ms(due_us), both_are_done, reporter, reterr);
+	code = orch_ctx_wait(reporter->ctx, left_ms(due_us), both_are_done, reporter, reterr);
+	if (code < 0)
+		return code;
+	orch_report_memory(&(struct report_memory){.ctx = reporter->ctx,
+						   .opts = opts,
+						   .plain = reporter->plain,
+						   .helper = reporter->helper,
+						   .bare = reporter->bare,
+						   .timeout_ms = left_ms(due_us)},
+			   reporter->sandbox->memory_mechanism, &reporter->memory);
+	return 0;
 }
 
 static bool at_once(void *userdata)
