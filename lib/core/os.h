@@ -43,6 +43,8 @@ int orch_lock(int fd, bool shared);
 void orch_unlock(int fd);
 /* The file that the running program was started from, absolute; to be freed; NULL with errno. */
 char *orch_program_path(void);
+/* The file that the code at `address` was mapped from, absolute whatever it was loaded by; to be freed; NULL: not known. */
+char *orch_code_path(const void *address);
 
 /* --- memory, signals, identity --------------------------------------------------------------- */
 

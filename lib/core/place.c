@@ -11,11 +11,15 @@
 static char *own_file(void)
 {
 	Dl_info origin;
-	/* For a program's own code this is argv[0], which says nothing. */
-	if (dladdr((void *)(uintptr_t)orch_place_find, &origin) && origin.dli_fname &&
-	    origin.dli_fname[0] == '/')
+	void *code = (void *)(uintptr_t)orch_place_find;
+	if (dladdr(code, &origin) && origin.dli_fname && origin.dli_fname[0] == '/')
 		return realpath(origin.dli_fname, NULL);
-	return orch_program_path();
+	/*
+	 * Of a program's own code that is argv[0], which says nothing; of a library that LD_LIBRARY_PATH=lib has found it
+	 * is below what was the working directory then.
+	 */
+	char *path = orch_code_path(code);
+	return path ? path : orch_program_path();
 }
 
 char *orch_place_own_dir(void)

@@ -4,6 +4,7 @@
  * two calls a fork and exec by another thread of the host hands a copy on. What the library itself
  * starts has nothing of it: that is spawned with POSIX_SPAWN_CLOEXEC_DEFAULT.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -160,6 +161,13 @@ char *orch_program_path(void)
 		return NULL;
 	}
 	return realpath(path, NULL);
+}
+
+/* As dyld(1) knows it: a relative path is taken from the working directory of now. */
+char *orch_code_path(const void *address)
+{
+	Dl_info origin;
+	return dladdr(address, &origin) && origin.dli_fname ? realpath(origin.dli_fname, NULL) : NULL;
 }
 
 void orch_random_bytes(void *bytes, size_t length)

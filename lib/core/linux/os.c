@@ -97,6 +97,27 @@ char *orch_program_path(void)
 	return realpath("/proc/self/exe", NULL);
 }
 
+/* proc_pid_maps(5) */
+char *orch_code_path(const void *address)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	char *line = NULL, *found = NULL;
+	size_t size = 0;
+	while (maps && !found && getline(&line, &size, maps) > 0) {
+		unsigned long start, end;
+		int at = 0;
+		if (sscanf(line, "%lx-%lx %*s %*s %*s %*s %n", &start, &end, &at) < 2 || !at || line[at] != '/' ||
+		    (uintptr_t)address < start || (uintptr_t)address >= end)
+			continue;
+		line[strcspn(line, "\n")] = '\0';
+		found = realpath(line + at, NULL);
+	}
+	free(line);
+	if (maps)
+		fclose(maps);
+	return found;
+}
+
 void orch_random_bytes(void *bytes, size_t length)
 {
 	for (unsigned char *byte = bytes; length; byte++, length--)
