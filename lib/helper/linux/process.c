@@ -83,8 +83,8 @@ pid_t clone_process(uint64_t flags, int exit_signal, int cgroup_fd, int *ret_pid
 }
 
 /*
- * Whose memory the new process takes over must not touch its stack any more: it ends right where the kernel lets it go on.
- * -errno.
+ * Whose memory the new process takes over must not touch its stack any more: it ends right where the kernel lets it go on,
+ * and no signal has a handler here (main.c) that would run on it. -errno.
  */
 #if defined(__x86_64__)
 #define TAKES_OVER CLONE_VM
