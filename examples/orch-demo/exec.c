@@ -61,9 +61,10 @@ static int forward(orch_sandbox *sandbox, const struct options *options, int32_t
 			orch_proc_unref(proc);
 			fail(options->rest[0], error);
 			/* As where the limit strikes while it runs. */
-			*ret_status = 256 + SIGKILL;
-			if (late)
+			if (late) {
+				*ret_status = 256 + SIGKILL;
 				return EXIT_FINE;
+			}
 			return code == ORCH_ESPAWN ? EXIT_EXEC_SPAWN : EXIT_EXEC_SETUP;
 		}
 		error = orch_error_free(error);

@@ -4,11 +4,12 @@
  * outside is not. The kernel writes a line about that in its log.
  */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "probe.h"
 #include "report-memory.h"
 
-#define LIMIT_MIB 32
+#define LIMIT_MIB "32"
 #define USED_MIB "64"
 
 static int32_t trial_new(const struct report_memory *trial, orch_sandbox **ret_sandbox, orch_error **reterr)
@@ -16,7 +17,7 @@ static int32_t trial_new(const struct report_memory *trial, orch_sandbox **ret_s
 	struct orch_sandbox_opts opts = *trial->opts;
 	orch_sandbox *sandbox = NULL;
 
-	opts.max_memory_mib = LIMIT_MIB;
+	opts.max_memory_mib = strtoul(LIMIT_MIB, NULL, 10);
 	opts.net = ORCH_NET_NONE;
 	opts.tmp_mib = 0;
 	int32_t code = orch_sandbox_new(trial->ctx, &opts, &sandbox, reterr);
@@ -51,9 +52,9 @@ static uint32_t try_inside(const struct report_memory *trial, char *detail, size
 		bool struck = orch_proc_reason(proc) == ORCH_REASON_MEMORY;
 
 		result = struck || status == ORCH_TRY_DENIED ? ORCH_PROBE_PASSED : ORCH_PROBE_FAILED;
-		snprintf(detail, size, "%s", struck ? "ended at its limit of 32 MiB"
-					     : status == ORCH_TRY_DENIED ? "no more memory at its limit of 32 MiB"
-									 : USED_MIB " MiB were used in spite of a limit of 32 MiB");
+		snprintf(detail, size, "%s", struck ? "ended at its limit of " LIMIT_MIB " MiB"
+					     : status == ORCH_TRY_DENIED ? "no more memory at its limit of " LIMIT_MIB " MiB"
+									 : USED_MIB " MiB were used in spite of a limit of " LIMIT_MIB " MiB");
 	}
 	orch_proc_unref(proc);
 	orch_scope_stop_wait(sandbox->scope, NULL, NULL, NULL);
